@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from assay_stream.alerts.view import AlertView, view_of
 from assay_stream.model.alert import AlertStatus
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.plugins import Format
+from assay_stream.text.escaping import sarif_text
 from assay_stream.text.times import time_ms_text
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -19,8 +19,6 @@ _LEVELS = {1: "note", 2: "note", 3: "warning", 4: "error", 5: "error", 6: "error
 
 _SCORES = {1: "0.0", 2: "3.0", 3: "5.0", 4: "8.0", 5: "9.5", 6: "10.0"}
 """``security-severity`` of a rule, as code scanning services read it."""
-
-_LINK_CHARACTERS = re.compile(r"[\\\[\]]")
 
 
 def to_sarif(alerts: Sequence[dict[str, Any]]) -> str:
@@ -68,7 +66,7 @@ def _result(view: AlertView, rule_index: int) -> dict[str, Any]:
         "ruleId": view.kind,
         "ruleIndex": rule_index,
         "level": _LEVELS.get(view.severity_id, "warning"),
-        "message": {"text": plain_message(view.message or view.kind)},
+        "message": {"text": sarif_text(view.message or view.kind)},
         "fingerprints": {"assayStreamAlert/v1": view.uid},
         "properties": {
             "uid": view.uid,
@@ -93,16 +91,6 @@ def _result(view: AlertView, rule_index: int) -> dict[str, Any]:
     if view.status_id == AlertStatus.SUPPRESSED:
         result["suppressions"] = [{"kind": "external", "status": "accepted"}]
     return result
-
-
-def plain_message(text: str) -> str:
-    r"""Escape a text so that a SARIF viewer shows it verbatim.
-
-    Names come from servers: braces are doubled, so that nothing is taken for a placeholder (3.11.5), and brackets
-    and backslashes are escaped, so that nothing is taken for an embedded link (3.11.6).
-    """
-    escaped = _LINK_CHARACTERS.sub(lambda found: "\\" + found[0], text)
-    return escaped.replace("{", "{{").replace("}", "}}")
 
 
 SARIF = Format(media_type="application/sarif+json", write=lambda alert: to_sarif([alert]), write_file=to_sarif)

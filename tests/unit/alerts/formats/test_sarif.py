@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from assay_stream.alerts.formats.sarif import plain_message, to_sarif
+from assay_stream.alerts.formats.sarif import to_sarif
 from assay_stream.model.kinds import KINDS, Kind
+from assay_stream.text.escaping import sarif_text
 from tests.support.alerts import alert_of, finding_of
 
 
@@ -72,12 +73,12 @@ def test_a_template_is_a_place_too() -> None:
 
 def test_braces_are_no_placeholders() -> None:
     """3.11.5: a brace that is no placeholder is doubled."""
-    assert plain_message("a {0} b") == "a {{0}} b"
+    assert sarif_text("a {0} b") == "a {{0}} b"
 
 
 def test_brackets_are_no_links() -> None:
     """3.11.6: a bracket or backslash that is no link is escaped."""
-    assert plain_message("[click](http://e)\\") == "\\[click\\](http://e)\\\\"
+    assert sarif_text("[click](http://e)\\") == "\\[click\\](http://e)\\\\"
     (result,) = run_of(alert_of("[x](1)"))["results"]
     assert "\\[x\\](1)" in result["message"]["text"]
 
