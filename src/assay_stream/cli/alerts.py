@@ -82,9 +82,10 @@ def suppress(
 
 
 def unsuppress(server_id: RuleServer, id_: RuleId, by: DecidingOnServer) -> None:
-    """Remove a suppression rule. Name the server that it was set for."""
+    """Remove a suppression rule. Name the server that it was set for; without a rule of that name it is refused."""
     by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": server_id, "id": id_}))
-    say(f"rule {id_} on {'every server' if server_id == '*' else server_id} ends, if there is one")
+    unchecked = "" if by.output is None and not by.new else ", if there is one"
+    say(f"rule {id_} on {'every server' if server_id == '*' else server_id} ends{unchecked}")
 
 
 ServerFilter = Annotated[str | None, option("Only alerts about this server.")]

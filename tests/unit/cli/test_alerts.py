@@ -235,7 +235,7 @@ def test_a_field_that_mcp_does_not_define_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_it_claims_no_more_than_it_knows(tmp_path: Path) -> None:
-    """What was written stays as it is; whether a rule that is taken back exists is not looked up."""
+    """What was written stays as it is; for a decision in a file, no broker is asked whether there is such a rule."""
     assert "from its next record on" in run("suppress", *HERE, "--output", tmp_path / "o").stderr
     assert "if there is one" in run("unsuppress", *HERE, "--output", tmp_path / "o").stderr
 
