@@ -154,8 +154,9 @@ def _head(story: AlertStory) -> Iterator[SectionLine]:
     severity = LineSpan(shown(row.severity.upper()), severity_style(row.severity_id))
     yield SectionLine("head", (severity, LineSpan(f"  {shown(row.kind)}  {row.state}")))
     yield _line("head", shown(story.claim), "title")
-    tool = "most severe part" if row.kind == Kind.SERVER_CHANGED else "tool"
-    for label, text in (("server", row.server_id), (tool, row.tool_name), *story.details(), ("uid", row.uid)):
+    what, name = row.subject
+    part = "most severe part" if row.kind == Kind.SERVER_CHANGED else what
+    for label, text in (("server", row.server_id), (part, name), *story.details(), ("uid", row.uid)):
         if text:
             yield _labelled("named", label, text, 19)
 
@@ -214,7 +215,7 @@ def _next(story: AlertStory) -> Iterator[SectionLine]:
 def _definition(story: AlertStory) -> Iterator[SectionLine]:
     has_older = bool(story.view.fact("mcp_digest_before"))
     if story.diff is None:
-        if has_older or story.view.fact("mcp_digest_after"):
+        if has_older or story.view.definition:
             yield _line("said", "neither version could be read")
         return
     if story.has_after and not story.has_before and has_older:
@@ -277,10 +278,12 @@ def _observers(story: AlertStory) -> Iterator[SectionLine]:
 
 def _history(story: AlertStory) -> Iterator[SectionLine]:
     life = story.life
-    yield from (_event(view) for view in life.first)
+    first, latest = len(life.first), [*life.first, *life.latest]
+    events = [_event(view, before) for view, before in zip(latest, [None, *latest], strict=False)]
+    yield from events[:first]
     if left_out := life.count - len(life.first) - len(life.latest):
         yield _line("said", f"… {counted(left_out, 'record')} not shown …", "dim")
-    yield from (_event(view) for view in life.latest)
+    yield from events[first:]
     if rule_id := story.view.fact("mcp_suppressed_by"):
         text = f"suppressed by the rule {shown(rule_id)}"
         rule = story.sightings.rule(rule_id) if story.sightings is not None else None
@@ -292,13 +295,13 @@ def _history(story: AlertStory) -> Iterator[SectionLine]:
         yield _line("named", text)
 
 
-def _event(view: AlertView) -> SectionLine:
+def _event(view: AlertView, before: AlertView | None) -> SectionLine:
     parts = [f"{shown(view.activity)}, {shown(view.status)}", shown(view.severity), f"count {view.count:,}"]
     if view.fact("mcp_act"):
         did = _ACTS.get(view.fact("mcp_act"), view.fact("mcp_act"))
         to = f" to {view.fact('mcp_assigned_to')}" if view.fact("mcp_act") == "assign" else ""
         parts.append(shown(f"{view.fact('mcp_act_by')} {did}{to}: {view.fact('mcp_comment')}"))
-    elif view.is_repeated:
+    elif before is not None and view.repeats(before):
         parts.append(f"repeat {shown(view.fact('mcp_repeats'))}")
     for name, label in (
         ("mcp_reasons", "also found:"),
@@ -325,7 +328,7 @@ def _calls(story: AlertStory) -> Iterator[SectionLine]:
 
 
 def _unknown(story: AlertStory) -> Iterator[str]:
-    has_definition = bool(story.view.fact("mcp_digest_after"))
+    has_definition = bool(story.view.definition)
     if has_definition and not story.signs and story.view.kind not in EXAMINED:
         also = f"; see also {', '.join(story.see_also)}, about the same definition" if story.see_also else ""
         yield f"Whether the definition is harmful. Its text was not examined for this alert{also}."

@@ -14,6 +14,7 @@ from assay_stream.alerts.rules import default_level
 from assay_stream.alerts.view import AlertView, Life
 from assay_stream.detect import CUT_SHORT, LEVELS, RULES, Indicator, KnownTexts, detect_indicators
 from assay_stream.drift import CODES, Change, compare_definitions
+from assay_stream.drift.change import Path
 from assay_stream.drift.definition import DefinitionDiff, Words, definition_diff
 from assay_stream.drift.severity import DEFAULT_PROFILE, Level, assess
 from assay_stream.limits import DEFAULT_LIMITS
@@ -394,8 +395,8 @@ def story_of(
 
 
 def subject_of(view: AlertView) -> tuple[str, str] | None:
-    tool_name, full = view.fact("mcp_renamed_to") or view.fact("mcp_tool_name"), view.fact("mcp_digest_after")
-    return (tool_name, full) if tool_name and full and view.kind != Kind.DEFINITION_AMBIGUOUS else None
+    tool_name = view.fact("mcp_renamed_to") or view.fact("mcp_tool_name")
+    return (tool_name, view.definition) if tool_name and view.definition else None
 
 
 def tool_names_of(view: AlertView) -> frozenset[str]:
@@ -451,8 +452,11 @@ def _signs(
     last = sightings.last if sightings is not None else None
     if last is not None:
         carried = [row for row in last.carried_over if row[0] in rules]
+        waiting = [*found, *whole]
         for rule, level, path in (*last.indicators, *carried):
-            sign = next((sign for sign in (*found, *whole) if (sign.rule, sign.path) == (rule, path)), None)
+            sign = next((sign for sign in waiting if (sign.rule, sign.path) == (rule, path)), None)
+            if sign is not None:
+                waiting.remove(sign)  # Another path may be the same where long names are cut.
             yield _shown_indicator(rule, level, path, sign, is_carried_over=(rule, level, path) in carried)
         return
     for rule in rules:
@@ -481,13 +485,24 @@ def _shown_indicator(
 
 
 def _words(found: Iterable[Indicator], signs: Iterable[ShownIndicator]) -> dict[str, list[Words]]:
-    """Return the words that carry an alert, by path: of indicators that make it worth a look."""
+    """Return the words that carry an alert, by path in the comparison: of indicators that make it worth a look."""
     shown = {(sign.rule, sign.path) for sign in signs if (sign.level or 0) >= Level.MEDIUM}
     words: dict[str, list[Words]] = {}
     for sign in found:
         if (sign.rule, sign.path) in shown and sign.words[1]:
-            words.setdefault(sign.path, []).append(sign.words)
+            words.setdefault(_path_of(sign), []).append(sign.words)
     return words
+
+
+def _path_of(sign: Indicator) -> str:
+    """Return the path of an indicator's text as a comparison of definitions has it."""
+    path, steps, place = Path("$"), list[str | int](), sign.place
+    while place is not None:
+        place, step = place
+        steps.append(step)
+    for step in reversed(steps):
+        path = path.item(step) if isinstance(step, int) else path.member(step)
+    return str(path)
 
 
 def claim_of(found: Sequence[tuple[str, int]]) -> str:

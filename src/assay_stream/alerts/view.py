@@ -19,6 +19,7 @@ from typing import Any, TypeGuard
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.model.alert import CLASS_DETECTION_FINDING, SEVERITY_TEXTS, STATUS_TEXTS, Activity, AlertStatus
+from assay_stream.model.kinds import Kind
 from assay_stream.text.times import time_ms_text
 
 _TABLE = tomllib.loads((files(__package__) / "attacks.toml").read_text(encoding="utf-8"))
@@ -72,6 +73,9 @@ _SEVERITIES = {0: "Unknown", **SEVERITY_TEXTS, 6: "Fatal", 99: "Other"}
 _ACTIVITIES = {0: "Unknown", **{each.value: each.name.capitalize() for each in Activity}, 99: "Other"}
 _STATUSES = {0: "Unknown", **STATUS_TEXTS, 5: "Archived", 6: "Deleted", 99: "Other"}
 _RESOLVED_AND_BEYOND = (4, 5, 6)
+
+_OF_SEVERAL = (Kind.FIRST_LOOK, Kind.ANALYSIS_CUT_SHORT, Kind.DEFINITION_AMBIGUOUS)
+"""Kinds whose digest is that of a list, or of all definitions under a name."""
 
 Scalar = str | int | float | bool
 
@@ -170,9 +174,27 @@ class AlertView(AlertRow):
         return _fact(self.flat, name)
 
     @property
-    def is_repeated(self) -> bool:
-        """Whether it says again that an alert is open, and nothing else."""
-        return bool(self.fact("mcp_repeats")) and not self.fact("mcp_act")
+    def definition(self) -> str:
+        """Full digest of the definition that it is about, ``""`` where it is about none, or about several."""
+        return "" if self.kind in _OF_SEVERAL else self.fact("mcp_digest_after")
+
+    @property
+    def subject(self) -> tuple[str, str]:
+        """What it is about on its server, and the name of that: ``("prompt", "review")``; ``("", "")`` for none."""
+        if self.tool_name:
+            return "tool", self.tool_name
+        parts = self.related if self.kind == Kind.SERVER_CHANGED else []
+        kind = str(parts[0].get("type")) if parts else self.kind
+        what, name = kind.partition("_")[0], self.fact("mcp_item_name")
+        return ("observer" if kind == Kind.OBSERVATIONS_LOST else what, name) if name else ("", "")
+
+    def repeats(self, before: AlertView) -> bool:
+        """Return True if it says of an open alert what the record before it said, and nothing else."""
+        if not self.fact("mcp_repeats") or self.fact("mcp_act") or self.activity_id == Activity.CLOSE:
+            return False
+        # The message names what joined the alert, and counts the parts of a folded one.
+        said, told = ((view.severity_id, view.message, view.fact("mcp_suppressed_by")) for view in (before, self))
+        return said == told
 
     def key(self) -> str:
         """Return the idempotency key: the same for every delivery of one alert record."""

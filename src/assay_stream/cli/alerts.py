@@ -82,9 +82,10 @@ def suppress(
 
 
 def unsuppress(server_id: RuleServer, id_: RuleId, by: DecidingOnServer) -> None:
-    """Remove a suppression rule. Name the server that it was set for."""
+    """Remove a suppression rule. Name the server that it was set for; without a rule of that name it is refused."""
     by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": server_id, "id": id_}))
-    say(f"rule {id_} on {'every server' if server_id == '*' else server_id} ends, if there is one")
+    unchecked = "" if by.output is None and not by.new else ", if there is one"
+    say(f"rule {id_} on {'every server' if server_id == '*' else server_id} ends{unchecked}")
 
 
 ServerFilter = Annotated[str | None, option("Only alerts about this server.")]
@@ -403,8 +404,11 @@ def _decide(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: st
         others = sum(each.group == row.group != "" and each.uid != row.uid for each in alike)
     by.decide(alert_decision(act, server_id=row.server_id, uid=row.uid, assignee=assignee))
     about = "/".join(filter(None, (row.server_id, row.tool_name)))
-    already = " already" if act == "close" and row.state is ReviewState.CLOSED else ""
-    say(f"{act.removesuffix('e')}ed{already}: {row.uid[:12]} ({row.kind}, {about})")
+    is_closed = row.state is ReviewState.CLOSED
+    idle = {("close", True): "closed already", ("reopen", False): "open already"}.get((act, is_closed))
+    say(f"{idle or act.removesuffix('e') + 'ed'}: {row.uid[:12]} ({row.kind}, {about})")
+    if act == "acknowledge" and is_closed:
+        say("no change: the alert is closed; reopen it to work on it")
     if others:
         uids = "`assay-stream alerts list --each` has their uids"
         say(f"other {row.state} alerts of this change, unaffected: {others:,} ({uids})")

@@ -10,6 +10,7 @@ import shlex
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +24,7 @@ from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, ServerId, read_input, time_option
 from assay_stream.cli.output import print_line, print_rows
 from assay_stream.cli.publishing import deliver
-from assay_stream.cli.shared import argument, flag, option, say
+from assay_stream.cli.shared import argument, flag, on_kafka, option, say
 from assay_stream.cli.store_sources import (
     HistoryOptions,
     StoreOptions,
@@ -33,8 +34,11 @@ from assay_stream.cli.store_sources import (
     published_alert,
     published_definitions,
 )
+from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError, named_in_errors
+from assay_stream.kafka.ranges import read_records
 from assay_stream.limits import DEFAULT_LIMITS, PIN_FILE_LIMITS
+from assay_stream.model.cloudevents import read_event
 from assay_stream.model.control import (
     KEY_ACCEPT_TYPE,
     KEY_REVOKE_TYPE,
@@ -42,6 +46,10 @@ from assay_stream.model.control import (
     PIN_SET_TYPE,
     POLICY_REMOVE_TYPE,
     POLICY_SET_TYPE,
+    SUPPRESSION_REMOVE_TYPE,
+    SUPPRESSION_SET_TYPE,
+    ControlEvent,
+    SuppressionRemoveData,
 )
 from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.kinds import Kind
@@ -102,14 +110,16 @@ class Deciding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidingOnServer(Deciding):
-    """The same for a server or tool named by hand, where a typo would decide on nothing."""
+    """The same for a server, tool or rule named by hand, where a typo would decide on nothing."""
 
-    new: bool = flag("Allow a server or tool that no list and no decision has named yet.")
+    new: bool = flag("Allow a server, tool or rule that no list and no decision has named yet.")
 
     def check(self, decisions: Sequence[Decision]) -> None:
-        """Refuse servers and tools that do not exist; decisions that are written to a file are not checked."""
+        """Refuse what does not exist; decisions that are written to a file are not checked."""
+        if self.output is not None or self.new:
+            return
         named = {data["server_id"] for _, data in decisions} - {ANY_SERVER}
-        if named and self.output is None and not self.new:
+        if named:
             bindings = known_bindings(StoreOptions(bootstrap_servers=self.bootstrap_servers), *named)
             for server_id in sorted(named - bindings.servers.keys()):
                 raise InputError(
@@ -122,6 +132,30 @@ class DecidingOnServer(Deciding):
                         "tool_not_observed",
                         f"no list and no decision on {data['server_id']} names {tool}: check --tool, or give --new",
                     )
+        for data in (data for kind, data in decisions if kind == SUPPRESSION_REMOVE_TYPE):
+            rules = known_rules(data["server_id"], self.bootstrap_servers)
+            if data["id"] not in rules:
+                others = f", only {', '.join(sorted(rules))}" if rules else ""
+                raise InputError(
+                    "rule_not_known",
+                    f"{data['server_id']} has no rule {data['id']}{others}: check --id and --server-id, or give --new",
+                )
+
+
+def known_rules(server_id: str, bootstrap: str | None) -> set[str]:
+    """Return the suppression rules that are set for a server, or for ``*``, as its control records have it."""
+
+    async def read(settings: Settings) -> set[str]:
+        rules = set[str]()
+        async for record in read_records(settings, Role.CONTROL):
+            if record.key == server_id.encode():
+                with suppress(InputError):  # refused by the registry, too
+                    event = read_event(record)
+                    if isinstance(event, ControlEvent) and isinstance(event.data, SuppressionRemoveData):
+                        (rules.add if event.type == SUPPRESSION_SET_TYPE else rules.discard)(event.data.id)
+        return rules
+
+    return on_kafka(command_settings(bootstrap_servers=bootstrap), read)
 
 
 def author_or_login(author: str | None) -> str:

@@ -83,7 +83,7 @@ def alert(store: Store, asked: Asked) -> Shown:
 def _calls_filter(view: AlertView, life: Life) -> EvidenceFilter | None:
     if not view.tool_name:
         return None
-    given: dict[str, Any] = {"digest": view.fact("mcp_digest_after")} if view.fact("mcp_digest_after") else {}
+    given: dict[str, Any] = {"digest": view.definition} if view.definition else {}
     since_ms = min(view.first_seen_ms, life.first[0].first_seen_ms)
     tool_name = view.fact("mcp_renamed_to") or view.tool_name
     return EvidenceFilter(server_id=view.server_id, tool_name=tool_name, since_us=since_ms * 1_000, **given)

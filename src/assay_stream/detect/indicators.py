@@ -212,6 +212,7 @@ class Indicator(NamedTuple):
             characters, escaped and redacted. It is the server's text and has no place in evidence.
         mark: start and end of the match in the excerpt.
         words: the match itself, and its start in the text; empty where it is disguised.
+        place: of the text; ``path`` cuts long names.
     """
 
     rule: str
@@ -220,6 +221,7 @@ class Indicator(NamedTuple):
     excerpt: str
     mark: tuple[int, int] = (0, 0)
     words: tuple[int, str] = (0, "")
+    place: Place = None
 
 
 CUT_SHORT: Final = Indicator("text_oversized", LEVELS["text_oversized"], "$", "")
@@ -461,7 +463,7 @@ class _Sentences:
         return first >= end or self._new_before[end] > self._new_before[first]
 
 
-def _excerpt(match: Match) -> tuple[str, tuple[int, int], tuple[int, str]]:
+def _excerpt(match: Match) -> tuple[str, tuple[int, int], tuple[int, str], Place]:
     """Return the last fields of an indicator."""
     start = max(0, match.start - _CONTEXT_CHARS)
     if start:
@@ -474,7 +476,7 @@ def _excerpt(match: Match) -> tuple[str, tuple[int, int], tuple[int, str]]:
     at = text.find(words)
     # What was redacted is found nowhere.
     mark = (at, min(at + len(words), len(excerpt))) if at >= 0 else (0, 0)
-    return excerpt, mark, (match.start, "" if match.how else match.text[match.start : match.end])
+    return excerpt, mark, (match.start, "" if match.how else match.text[match.start : match.end]), match.place
 
 
 def _escaped(text: str) -> str:

@@ -292,11 +292,13 @@ class Inventory:
         write_digests(self._connection, "alert", number, named)
 
     def _drop_repeated(self, number: int, view: AlertView) -> None:
-        """Drop the latest record of an alert if both it and the new one only repeat the alert, with their number."""
-        latest = "SELECT id, body FROM alert_record WHERE alert = ? ORDER BY id DESC LIMIT 1"
-        for row, body in self._connection.execute(latest, (number,)).fetchall() if view.is_repeated else ():
-            if view_of(read_alert(decompressed(body))).is_repeated:
-                self._connection.execute("DELETE FROM alert_record WHERE id = ?", (row,))
+        """Drop the latest record of an alert if it repeats the one before, and the new one repeats it in turn."""
+        latest = "SELECT id, body FROM alert_record WHERE alert = ? ORDER BY id DESC LIMIT 2"
+        stored = self._connection.execute(latest, (number,)).fetchall() if view.fact("mcp_repeats") else ()
+        if len(stored) > 1:
+            last, before = (view_of(read_alert(decompressed(body))) for _, body in stored)
+            if view.repeats(last) and last.repeats(before):
+                self._connection.execute("DELETE FROM alert_record WHERE id = ?", (stored[0][0],))
 
     def _finding(self, record: Record) -> None:
         entry = decode_entry(record.value)

@@ -270,9 +270,7 @@ def calls_of(
         return None
     if since_ms is None:
         since_ms = first_ms(history)
-    return store.calls_since(
-        view.fact("mcp_server_id"), names, full_digest=view.fact("mcp_digest_after") or None, since_ms=since_ms
-    )
+    return store.calls_since(view.fact("mcp_server_id"), names, full_digest=view.definition or None, since_ms=since_ms)
 
 
 def first_ms(history: AlertHistory) -> int:

@@ -55,7 +55,7 @@ from assay_stream.schemes.assay_manifest import (
 from assay_stream.schemes.handshake_contract import contract, contract_drift
 from assay_stream.schemes.mcptrust_hashes import RISK_LEVELS, risk_level
 from assay_stream.schemes.mcptrust_lockfile import McpTrustSeverity, check_result, drift, lock as lock_of, read_lockfile
-from assay_stream.text.escaping import json_text, visible
+from assay_stream.text.escaping import json_text, sarif_text, visible
 from assay_stream.work import Work, WorkExhaustedError
 
 Item = Mapping[str, Any]
@@ -367,7 +367,7 @@ def _sarif_result(finding: DriftFinding, rule_index: int, uri: str) -> dict[str,
         "ruleId": finding.kind,
         "ruleIndex": rule_index,
         "level": _SARIF_LEVELS[finding.level],
-        "message": {"text": f"{KIND_TITLES[finding.kind]}{subject}{'. ' + words if words else ''}"},
+        "message": {"text": sarif_text(f"{KIND_TITLES[finding.kind]}{subject}{'. ' + words if words else ''}")},
         "locations": [
             {
                 "physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": 1}},

@@ -243,6 +243,8 @@ _CELL_ENDS = re.compile(r"(?<=[;\n])")
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!&@$]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 
+_SARIF_LINKS = re.compile(r"[\\\[\]]")
+
 
 def visible(text: str, *, keep: str = "") -> str:
     r"""Return a text on one line in which every character that a person would not see stands as ``\u{hex}``.
@@ -310,6 +312,15 @@ def _may_run(text: str) -> bool:
 def markdown(text: str) -> str:
     """Return a text on one line of which Markdown and HTML make nothing: no link, image, table, code or mention."""
     return _MARKDOWN.sub(r"\\\1", visible(text))
+
+
+def sarif_text(text: str) -> str:
+    """Return a message that a SARIF viewer shows verbatim.
+
+    Braces are doubled, so that nothing is taken for a placeholder (SARIF 2.1.0, 3.11.5), and brackets and backslashes
+    are escaped, so that nothing is taken for an embedded link (3.11.6).
+    """
+    return _SARIF_LINKS.sub(r"\\\g<0>", text).replace("{", "{{").replace("}", "}}")
 
 
 @lru_cache(_KINDS_KEPT)

@@ -138,10 +138,22 @@ def test_each_act_is_a_control_record(
     arguments = (uid_of(alerts)[:10], *options, "--author", "ann", "--input", str(alerts), "--output", str(path))
     done = run_command_text("alerts", act, *arguments)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith(f"assay-stream: {act.removesuffix('e')}ed: {uid_of(alerts)[:12]} (")
+    did = "open already" if act == "reopen" else f"{act.removesuffix('e')}ed"
+    assert done.stderr.startswith(f"assay-stream: {did}: {uid_of(alerts)[:12]} (")
     event = json.loads(path.read_text())
     assert event["type"] == f"assay.control.alert.{act}"
     assert event["data"] == {"server_id": "server-0", "alert": uid_of(alerts), "author": "ann", **more}
+
+
+@pytest.mark.parametrize(
+    ("act", "is_closed", "told"),
+    [("close", True, "closed already: "), ("reopen", False, "open already: "), ("acknowledge", True, "no change")],
+)
+def test_an_act_that_changes_nothing_does_not_claim_to(tmp_path: Path, act: str, is_closed: bool, told: str) -> None:
+    path = tmp_path / "alerts.ndjson"
+    path.write_bytes(orjson.dumps(alert_of() | ({"activity_id": 3} if is_closed else {})))
+    arguments = ("--reason", "x", "--input", str(path), "--output", str(tmp_path / "decisions.ndjson"))
+    assert told in run_command_text("alerts", act, uid_of(path)[:10], *arguments).stderr
 
 
 def test_an_alert_that_nobody_knows_is_refused(tmp_path: Path, alerts: Path) -> None:
@@ -230,7 +242,7 @@ def test_a_field_that_mcp_does_not_define_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_it_claims_no_more_than_it_knows(tmp_path: Path) -> None:
-    """What was written stays as it is; whether a rule that is taken back exists is not looked up."""
+    """What was written stays as it is; for a decision in a file, no broker is asked whether there is such a rule."""
     assert "from its next record on" in run("suppress", *HERE, "--output", tmp_path / "o").stderr
     assert "if there is one" in run("unsuppress", *HERE, "--output", tmp_path / "o").stderr
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import pytest
 
 from assay_stream.cli import decisions, publishing
 from assay_stream.cli.decisions import Deciding, DecidingOnServer, author_or_login
+from assay_stream.config import Settings
 from assay_stream.errors import InputError, OperatingError
 from assay_stream.model.control import PIN_SET_TYPE, POLICY_SET_TYPE, SUPPRESSION_REMOVE_TYPE
+from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import Observation, SinkStats
 from tests.support import facts
+from tests.support.controls import a_control
 from tests.support.operators import a_state
 
 POLICY = {"server_id": "s", "enforcement": "warn", "unknown": "warn"}
@@ -92,9 +96,39 @@ def test_a_decision_on_an_unknown_server_needs_to_be_meant(monkeypatch: pytest.M
     DecidingOnServer(reason="r", author="a", new=True).decide((POLICY_SET_TYPE, POLICY))
     DecidingOnServer(reason="r", author="a", output=tmp_path / "o").decide((POLICY_SET_TYPE, POLICY))
     DecidingOnServer(reason="r", author="a").decide((POLICY_SET_TYPE, POLICY | {"server_id": facts.SERVER}))
-    everywhere = {"server_id": "*", "id": "rule"}
-    DecidingOnServer(reason="r", author="a").decide((SUPPRESSION_REMOVE_TYPE, everywhere))
-    assert len(delivered) == 4
+    assert len(delivered) == 3
+
+
+def test_a_rule_that_is_not_set_is_not_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its server has is named: the rule of one server is none of another, and none of every server."""
+    delivered: list[Any] = []
+    log = [
+        *(("files", "suppression.set", name) for name in ("titles", "gone", "titles")),
+        *(("files", "suppression.remove", "gone"), ("*", "suppression.set", "all")),
+    ]
+    records = [
+        Record(Role.CONTROL, Origin("c", 0, number), server.encode(), a_control(kind, server_id=server, id=name))
+        for number, (server, kind, name) in enumerate(log)
+    ]
+    records.append(Record(Role.CONTROL, Origin("c", 0, len(log)), b"files", b"no event"))
+
+    async def read(_: Settings, role: Role) -> AsyncIterator[Record]:
+        for record in records if role is Role.CONTROL else ():
+            yield record
+
+    monkeypatch.setattr(decisions, "read_records", read)
+    monkeypatch.setattr(decisions, "on_kafka", lambda settings, work: asyncio.run(work(settings)))
+    monkeypatch.setattr(decisions, "known_bindings", lambda *_: a_state())
+    monkeypatch.setattr(decisions, "deliver", lambda observations, *_: delivered.extend(observations))
+    assert decisions.known_rules("files", None) == {"titles"}
+    by = DecidingOnServer(reason="r", author="a")
+    for rule_id in ("titles", "typo"):
+        with pytest.raises(InputError, match=rf"rule_not_known.*no rule {rule_id}, only all: .*--new"):
+            by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": "*", "id": rule_id}))
+    assert not delivered
+    by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": "*", "id": "all"}))
+    DecidingOnServer(reason="r", author="a", new=True).decide((SUPPRESSION_REMOVE_TYPE, {"server_id": "*", "id": "x"}))
+    assert len(delivered) == 2
 
 
 def test_a_decision_on_an_unknown_tool_needs_to_be_meant(monkeypatch: pytest.MonkeyPatch) -> None:

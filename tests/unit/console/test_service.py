@@ -25,6 +25,7 @@ from assay_stream.console.service import StoreReader
 from assay_stream.console.sessions import Sessions
 from assay_stream.errors import OperatingError
 from assay_stream.limits import CONSOLE_LIMITS
+from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Role
 from assay_stream.observe.http.listener import Listener
 from assay_stream.readmodel import schema
@@ -124,6 +125,17 @@ async def test_a_record_leads_to_all_calls_of_its_trace(tmp_path: Path) -> None:
         (address,) = (str(each.get("href")) for tag, each in links.seen if str(each.get("href")).startswith("/trace?"))
         text = text_of(await page(client, address))
         assert text.index("10:00:02Z") < text.index("10:00:03Z")
+
+
+async def test_an_alert_about_a_name_listed_twice_has_its_calls(tmp_path: Path) -> None:
+    """Its digest is of both definitions: no call was bound to that."""
+    both = a_snapshot(TOOL, TOOL | {"description": "Another one."}, number=1, second=1)
+    call = an_event(Role.CALLS, 2, 2, call_data(tool_name=TOOL["name"], tool_call_id="call-2"))
+    a_store(tmp_path, records_of([(Role.SNAPSHOTS, both), (Role.CALLS, call)], server=PLAIN_SERVER))
+    with contextlib.closing(Store(schema.reading(tmp_path))) as store:
+        [row] = store.alerts(AlertFilter(kind=Kind.DEFINITION_AMBIGUOUS.value)).rows
+    async with a_console(tmp_path) as client:
+        assert "/record?ref=" in await page(client, url("/alert", uid=row.uid))
 
 
 async def test_a_servers_texts_stay_text(attacks: Path) -> None:

@@ -578,6 +578,24 @@ def test_repetitions_of_an_alert_do_not_push_out_what_was_done_about_it() -> Non
     assert connection.execute("SELECT records FROM alert").fetchall() == [(100,)]
 
 
+def test_what_joined_an_alert_is_no_repetition() -> None:
+    """It has a number of repetitions, too. When the alert became more severe must not be lost."""
+    record = next(r for r in history() if r.role is Role.ALERTS)
+    alert = orjson.loads(record.value or b"")
+
+    def written(number: int) -> Record:
+        more = {"mcp_repeats": number} | ({"mcp_reasons": "pin_mismatch"} if number >= 3 else {})
+        body = alert | {"time": alert["time"] + number, "unmapped": alert["unmapped"] | (more if number else {})}
+        if number >= 3:
+            body |= {"severity_id": 5, "message": f"{alert['message']}; pin_mismatch"}
+        return record._replace(origin=record.origin._replace(offset=number), value=orjson.dumps(body))
+
+    connection = schema.temporary()
+    fill(connection, [written(number) for number in range(9)])
+    kept = connection.execute("SELECT body FROM alert_record ORDER BY id").fetchall()
+    assert [orjson.loads(decompressed(body))["time"] - alert["time"] for (body,) in kept] == [0, 2, 3, 8]
+
+
 def _rule(key: str, name: str, offset: int, *, is_set: bool = True) -> Record:
     rule = SuppressionRule(id=name, server_id=key, author="ann", reason="known")
     value = Suppression(rule=rule, is_set=is_set, time_us=1_000_000).encode()

@@ -8,6 +8,7 @@ import pytest
 from assay_stream.alerts.story import CallSummary
 from assay_stream.alerts.view import AlertSelection
 from assay_stream.errors import InputError
+from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.queries import Store, calls_of, life_of, load, story
 from assay_stream.readmodel.rows import AlertFilter
@@ -64,6 +65,15 @@ def test_who_saw_it_is_not_known_where_no_finding_is() -> None:
     store = a_store(*alerts(changed_alert()))
     told = story(store, store.alert(UID))
     assert (told.sightings, told.calls, told.diff, told.see_also) == (None, None, None, ())
+
+
+def test_all_calls_count_where_the_digest_is_of_several_definitions() -> None:
+    alert = changed_alert(kind=Kind.DEFINITION_AMBIGUOUS, before=None)
+    values = (evidence(1, tool="read_note", full_digest=None), evidence(2, tool="read_note"))
+    store = a_store(*alerts(alert), *calls(*values))
+    found = calls_of(store, store.alert(alert["finding_info"]["uid"]), since_ms=0)
+    assert found is not None
+    assert (found.full_digest, found.used, found.other, found.unbound) == (None, 2, 0, 0)
 
 
 def test_calls_are_told_apart_by_their_definition() -> None:

@@ -225,7 +225,7 @@ def test_sarif_has_the_required_structure() -> None:
     _check(result, {"ruleId": str, "ruleIndex": int, "level": str, "message": dict, "locations": list})
     assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "tool_changed"
     assert result["level"] == "warning"
-    assert "t\\u{200b}" in result["message"]["text"]
+    assert "t\\\\u{{200b}}" in result["message"]["text"]  # 3.11.5 and 3.11.6: escaped once more
     (location,) = result["locations"]
     assert location["physicalLocation"]["artifactLocation"]["uri"] == "a%20dir/after.json"
     assert result["properties"]["severity"] == "medium"
@@ -250,6 +250,13 @@ def test_a_sarif_message_says_what_happened(before: Any, after: Any, message: st
     findings = drift_findings(read_offer(before), read_offer(after), profile=SOC)
     results = json.loads(as_sarif(findings, after_uri="a"))["runs"][0]["results"]
     assert results[-1]["message"]["text"] == message
+
+
+def test_no_name_makes_a_link_or_placeholder_of_a_sarif_message() -> None:
+    """As in an exported alert."""
+    finding = DriftFinding(kind="tool_added", name="[x](https://evil.example) {0}", level=Level.LOW)
+    text = json.loads(as_sarif([finding], after_uri="a"))["runs"][0]["results"][0]["message"]["text"]
+    assert text.endswith(": \\[x\\](https://evil.example) {{0}}")
 
 
 def test_each_level_has_a_sarif_level() -> None:

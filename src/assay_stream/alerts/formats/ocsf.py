@@ -10,7 +10,6 @@ from typing import Any
 
 from assay_stream.alerts.view import object_in, view_of
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.model.kinds import Kind
 from assay_stream.plugins import Format
 
 _EVIDENCE = (
@@ -23,8 +22,6 @@ _EVIDENCE = (
     "mcp_origin_partition",
     "mcp_origin_offset",
 )
-_OF_KIND = {Kind.OBSERVATIONS_LOST.value: "observer"}
-"""Item type of a kind whose name does not begin with it."""
 
 
 def to_ocsf(alert: dict[str, Any]) -> str:
@@ -64,12 +61,11 @@ def to_ocsf_1_9(alert: dict[str, Any]) -> str:
 def _completed(alert: dict[str, Any]) -> dict[str, Any]:
     view = view_of(alert)
     added: dict[str, Any] = {}
-    server, name = view.server_id, view.tool_name or view.fact("mcp_item_name")
+    server, (what, name) = view.server_id, view.subject
     if server:
         added["resources"] = [{"type": "MCP server", "uid": server, "name": server}]
     if server and name:
-        kind = "tool" if view.tool_name else _OF_KIND.get(view.kind) or view.kind.partition("_")[0]
-        added["resources"].append({"type": f"MCP {kind}", "uid": f"{server}/{name}", "name": name})
+        added["resources"].append({"type": f"MCP {what}", "uid": f"{server}/{name}", "name": name})
     data = {name.removeprefix("mcp_"): view.flat[name] for name in _EVIDENCE if name in view.flat}
     if data:
         named = {"uid": view.fact("mcp_snapshot_id")} if view.fact("mcp_snapshot_id") else {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from assay_stream.alerts.view import AlertView, view_of
 from assay_stream.model.alert import AlertStatus
+from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.plugins import Format
+from assay_stream.text.escaping import sarif_text
 from assay_stream.text.times import time_ms_text
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -19,14 +20,13 @@ _LEVELS = {1: "note", 2: "note", 3: "warning", 4: "error", 5: "error", 6: "error
 _SCORES = {1: "0.0", 2: "3.0", 3: "5.0", 4: "8.0", 5: "9.5", 6: "10.0"}
 """``security-severity`` of a rule, as code scanning services read it."""
 
-_LINK_CHARACTERS = re.compile(r"[\\\[\]]")
-
 
 def to_sarif(alerts: Sequence[dict[str, Any]]) -> str:
     views = [view_of(alert) for alert in alerts]
     rules: dict[str, AlertView] = {}
     for view in views:
-        rules.setdefault(view.kind, view)
+        # A service shows each result with the score of its rule: that of the most severe one.
+        rules[view.kind] = max(rules.get(view.kind, view), view, key=_rank)
     places = {kind: index for index, kind in enumerate(rules)}
     driver: dict[str, Any] = {"name": "assay-stream", "rules": [_rule(view) for view in rules.values()]}
     if views:
@@ -41,14 +41,19 @@ def to_sarif(alerts: Sequence[dict[str, Any]]) -> str:
     return json.dumps(log, ensure_ascii=False, separators=(",", ":"))
 
 
+def _rank(view: AlertView) -> int:
+    return view.severity_id if view.severity_id in _SCORES else 0
+
+
 def _rule(view: AlertView) -> dict[str, Any]:
     rule: dict[str, Any] = {
         "id": view.kind,
         "defaultConfiguration": {"level": _LEVELS.get(view.severity_id, "warning")},
         "properties": {"tags": ["security", "mcp"]},
     }
-    if view.title:
-        rule["shortDescription"] = {"text": view.title}
+    # Each detection has a title of its own.
+    if title := KINDS[Kind.DETECTION].title if view.kind == Kind.DETECTION else view.title:
+        rule["shortDescription"] = {"text": title}
     if view.explanation:
         rule["fullDescription"] = {"text": view.explanation}
     if view.severity_id in _SCORES:
@@ -61,7 +66,7 @@ def _result(view: AlertView, rule_index: int) -> dict[str, Any]:
         "ruleId": view.kind,
         "ruleIndex": rule_index,
         "level": _LEVELS.get(view.severity_id, "warning"),
-        "message": {"text": plain_message(view.message or view.kind)},
+        "message": {"text": sarif_text(view.message or view.kind)},
         "fingerprints": {"assayStreamAlert/v1": view.uid},
         "properties": {
             "uid": view.uid,
@@ -86,16 +91,6 @@ def _result(view: AlertView, rule_index: int) -> dict[str, Any]:
     if view.status_id == AlertStatus.SUPPRESSED:
         result["suppressions"] = [{"kind": "external", "status": "accepted"}]
     return result
-
-
-def plain_message(text: str) -> str:
-    r"""Escape a text so that a SARIF viewer shows it verbatim.
-
-    Names come from servers: braces are doubled, so that nothing is taken for a placeholder (3.11.5), and brackets
-    and backslashes are escaped, so that nothing is taken for an embedded link (3.11.6).
-    """
-    escaped = _LINK_CHARACTERS.sub(lambda found: "\\" + found[0], text)
-    return escaped.replace("{", "{{").replace("}", "}}")
 
 
 SARIF = Format(media_type="application/sarif+json", write=lambda alert: to_sarif([alert]), write_file=to_sarif)

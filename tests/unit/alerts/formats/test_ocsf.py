@@ -95,6 +95,13 @@ def test_an_observer_that_dropped_observations_is_a_resource() -> None:
     assert written["resources"][1] == {"type": "MCP observer", "uid": "server/proxy-1", "name": "proxy-1"}
 
 
+def test_of_a_release_the_most_severe_part_is_a_resource() -> None:
+    alert = alert_of(None, kind=Kind.SERVER_CHANGED, item_name="review", release="a" * 64)
+    alert["finding_info"]["related_events"] = [{"uid": "c" * 64, "type": "prompt_changed"}]
+    resource = json.loads(to_ocsf(alert))["resources"][1]
+    assert resource == {"type": "MCP prompt", "uid": "server/review", "name": "review"}
+
+
 def test_the_fingerprint_is_of_the_event_without_it() -> None:
     """A verifier needs only the event: remove the fingerprint, canonicalize (RFC 8785), hash."""
     event = json.loads(render(alert_of("tööl\u202e"), "ocsf-1.9"))

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from assay_stream.alerts.formats.sarif import plain_message, to_sarif
-from assay_stream.model.kinds import Kind
+from assay_stream.alerts.formats.sarif import to_sarif
+from assay_stream.model.kinds import KINDS, Kind
+from assay_stream.text.escaping import sarif_text
 from tests.support.alerts import alert_of, finding_of
 
 
@@ -39,6 +40,21 @@ def test_levels_are_those_of_the_standard(severity_id: int, level: str) -> None:
     assert result["properties"]["severityId"] == severity_id
 
 
+def test_a_rule_is_as_severe_as_its_worst_result() -> None:
+    """Code scanning shows every result of a rule with the score of the rule."""
+    alerts = [alert_of(name) | {"severity_id": number} for number, name in ((2, "a"), (5, "b"), (99, "c"))]
+    (rule,) = run_of(*alerts)["tool"]["driver"]["rules"]
+    assert (rule["properties"]["security-severity"], rule["defaultConfiguration"]["level"]) == ("9.5", "error")
+
+
+def test_the_rule_of_detections_has_the_title_of_none_of_them() -> None:
+    detections = [alert_of(None, kind=Kind.DETECTION) for _ in range(2)]
+    for alert, title in zip(detections, ("denied burst", "exfiltration"), strict=True):
+        alert["finding_info"]["title"] = title
+    (rule,) = run_of(*detections)["tool"]["driver"]["rules"]
+    assert rule["shortDescription"] == {"text": KINDS[Kind.DETECTION].title}
+
+
 def test_a_result_is_recognised_and_counted() -> None:
     """3.27.17 and 3.27.18: the uid is a fingerprint, the count the occurrences."""
     (result,) = run_of(alert_of() | {"count": 7})["results"]
@@ -57,12 +73,12 @@ def test_a_template_is_a_place_too() -> None:
 
 def test_braces_are_no_placeholders() -> None:
     """3.11.5: a brace that is no placeholder is doubled."""
-    assert plain_message("a {0} b") == "a {{0}} b"
+    assert sarif_text("a {0} b") == "a {{0}} b"
 
 
 def test_brackets_are_no_links() -> None:
     """3.11.6: a bracket or backslash that is no link is escaped."""
-    assert plain_message("[click](http://e)\\") == "\\[click\\](http://e)\\\\"
+    assert sarif_text("[click](http://e)\\") == "\\[click\\](http://e)\\\\"
     (result,) = run_of(alert_of("[x](1)"))["results"]
     assert "\\[x\\](1)" in result["message"]["text"]
 
