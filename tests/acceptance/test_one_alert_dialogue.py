@@ -3,6 +3,8 @@
 import json
 from typing import Any, Self
 
+import pytest
+
 from assay_stream.model.finding import uid_of
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Role
@@ -210,3 +212,39 @@ def test_what_people_did_is_evidence() -> None:
 def test_high_alerts_stay_high() -> None:
     desk = a_desk().does("acknowledge", CHANGED, 2).does("close", CHANGED, 3).does("reopen", CHANGED, 4)
     assert {alert["severity_id"] >= HIGH for alert in desk.alerts()} == {True}
+
+
+# --- a renamed tool -----------------------------------------------------------------------------------------
+
+RENAMED = CLEAN | {"name": "open_file"}
+
+
+def of_kind(desk: Desk, kind: str) -> list[tuple[str, str | None]]:
+    return [
+        (alert["activity_name"], alert["unmapped"].get("mcp_resolved_by"))
+        for alert in desk.alerts()
+        if kind in alert["finding_info"]["types"]
+    ]
+
+
+@pytest.mark.parametrize("later", [OTHER, CLEAN], ids=["gone", "back"])
+def test_the_alert_about_a_renamed_tool_ends_with_its_definition(later: dict[str, Any]) -> None:
+    """It is found under the old name, and what ends it is about the new one."""
+    desk = Desk().sees([CLEAN, OTHER], minute=0).sees([RENAMED, OTHER], minute=1)
+    desk.sees([later], minute=100).sees([later], minute=300)
+    assert of_kind(desk, "tool_renamed") == [("Create", None), ("Close", "no_longer_offered")]
+
+
+def test_the_alert_about_a_renamed_tool_ends_with_its_approval() -> None:
+    desk = Desk().sees([CLEAN, OTHER], minute=0).sees([RENAMED, OTHER], minute=1).pins(RENAMED, 2)
+    assert of_kind(desk, "tool_renamed") == [("Create", None), ("Close", "decided")]
+
+
+def test_a_contract_that_a_renamed_tool_broke_is_part_of_its_alert() -> None:
+    def contract(tool: dict[str, Any], side_effect: str) -> dict[str, Any]:
+        return tool | {"_meta": {"handshake": {"tool_version": "1.0.0", "side_effect": side_effect}}}
+
+    desk = Desk().sees([contract(CLEAN, "READ"), OTHER], minute=0).sees([contract(RENAMED, "WRITE"), OTHER], minute=1)
+    desk.sees([OTHER], minute=100).sees([OTHER], minute=300)
+    assert of_kind(desk, "contract_violation") == [("Create", None), ("Close", "no_longer_offered")]
+    assert of_kind(desk, "tool_renamed") == of_kind(desk, "contract_violation")

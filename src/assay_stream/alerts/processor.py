@@ -179,7 +179,7 @@ class _Step:
 
     def resolve(self, resolution: Resolution) -> None:
         rules = self.rules_for(resolution.server_id)
-        for uid in resolution.uids:
+        for uid in (each for named in resolution.uids for each in self.alerts.ended_by(named)):
             known = self.alert_before(uid)
             if known is None:
                 continue
