@@ -248,3 +248,19 @@ def test_a_contract_that_a_renamed_tool_broke_is_part_of_its_alert() -> None:
     desk.sees([OTHER], minute=100).sees([OTHER], minute=300)
     assert of_kind(desk, "contract_violation") == [("Create", None), ("Close", "no_longer_offered")]
     assert of_kind(desk, "tool_renamed") == of_kind(desk, "contract_violation")
+
+
+# --- a name that is listed twice ----------------------------------------------------------------------------
+
+
+def test_a_name_listed_twice_is_over_with_the_next_list_that_has_it_once() -> None:
+    """Also where lists that lack it come between."""
+    desk = Desk().sees([CLEAN, OTHER], minute=0).sees([CLEAN, WORSE], minute=1, completeness="partial")
+    desk.sees([OTHER], minute=2, completeness="partial").sees([CLEAN, OTHER], minute=3).sees([CLEAN, OTHER], minute=60)
+    assert of_kind(desk, "definition_ambiguous") == [("Create", None), ("Close", "no_longer_offered")]
+
+
+def test_a_pin_that_no_definition_could_match_is_matched_again() -> None:
+    desk = Desk().sees([CLEAN], minute=0).pins(CLEAN, 1).sees([CLEAN, WORSE], minute=2)
+    desk.sees([CLEAN], minute=3).sees([CLEAN], minute=60)
+    assert of_kind(desk, "pin_mismatch") == [("Create", None), ("Close", "no_longer_offered")]
