@@ -264,3 +264,37 @@ def test_a_pin_that_no_definition_could_match_is_matched_again() -> None:
     desk = Desk().sees([CLEAN], minute=0).pins(CLEAN, 1).sees([CLEAN, WORSE], minute=2)
     desk.sees([CLEAN], minute=3).sees([CLEAN], minute=60)
     assert of_kind(desk, "pin_mismatch") == [("Create", None), ("Close", "no_longer_offered")]
+
+
+# --- a release that observers see in different parts --------------------------------------------------------
+
+B = OTHER | {"name": "b"}
+
+
+def lives(desk: Desk) -> dict[str, list[str]]:
+    """What was written of each alert about a release, by its uid."""
+    found: dict[str, list[str]] = {}
+    for alert in desk.alerts():
+        if alert["finding_info"]["types"][0] in ("server_changed", "alerts_folded"):
+            found.setdefault(alert["finding_info"]["uid"], []).append(alert["activity_name"])
+    return found
+
+
+def test_a_part_that_another_observer_sees_alone_leaves_a_release_what_it_is() -> None:
+    """Its most severe part: the alert went on under another kind and uid, and was never closed."""
+    desk = Desk().sees([CLEAN, OTHER, B], minute=0)
+    desk.sees([WORSE, OTHER | {"description": "Lists all files."}, B], minute=1, observer="proxy-2")
+    desk.sees([WORSE, OTHER, B], minute=2).sees([CLEAN, OTHER, B], minute=100)
+    desk.sees([CLEAN, OTHER, B], minute=101, observer="proxy-2").sees([CLEAN, OTHER, B], minute=300)
+    [life] = lives(desk).values()
+    assert (life[0], life[-1]) == ("Create", "Close")
+
+
+def test_a_part_of_two_releases_that_gets_graver_does_not_make_one_the_other() -> None:
+    desk = Desk().sees([CLEAN, OTHER], minute=0)
+    desk.sees([CLEAN | {"description": "Reads one file."}, OTHER, B], minute=1, observer="proxy-2")
+    desk.sees([CLEAN | {"description": "Reads any file."}, OTHER, B], minute=2).pins(B, 3, "reject")
+    desk.sees([CLEAN, OTHER], minute=100).sees([CLEAN, OTHER], minute=101, observer="proxy-2")
+    desk.sees([CLEAN, OTHER], minute=300)
+    assert all((life[0], life[-1]) == ("Create", "Close") for life in lives(desk).values())
+    assert all(life.count("Create") == 1 for life in lives(desk).values())
