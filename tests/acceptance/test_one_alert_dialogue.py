@@ -3,6 +3,8 @@
 import json
 from typing import Any, Self
 
+import pytest
+
 from assay_stream.model.finding import uid_of
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Role
@@ -210,3 +212,89 @@ def test_what_people_did_is_evidence() -> None:
 def test_high_alerts_stay_high() -> None:
     desk = a_desk().does("acknowledge", CHANGED, 2).does("close", CHANGED, 3).does("reopen", CHANGED, 4)
     assert {alert["severity_id"] >= HIGH for alert in desk.alerts()} == {True}
+
+
+# --- a renamed tool -----------------------------------------------------------------------------------------
+
+RENAMED = CLEAN | {"name": "open_file"}
+
+
+def of_kind(desk: Desk, kind: str) -> list[tuple[str, str | None]]:
+    return [
+        (alert["activity_name"], alert["unmapped"].get("mcp_resolved_by"))
+        for alert in desk.alerts()
+        if kind in alert["finding_info"]["types"]
+    ]
+
+
+@pytest.mark.parametrize("later", [OTHER, CLEAN], ids=["gone", "back"])
+def test_the_alert_about_a_renamed_tool_ends_with_its_definition(later: dict[str, Any]) -> None:
+    """It is found under the old name, and what ends it is about the new one."""
+    desk = Desk().sees([CLEAN, OTHER], minute=0).sees([RENAMED, OTHER], minute=1)
+    desk.sees([later], minute=100).sees([later], minute=300)
+    assert of_kind(desk, "tool_renamed") == [("Create", None), ("Close", "no_longer_offered")]
+
+
+def test_the_alert_about_a_renamed_tool_ends_with_its_approval() -> None:
+    desk = Desk().sees([CLEAN, OTHER], minute=0).sees([RENAMED, OTHER], minute=1).pins(RENAMED, 2)
+    assert of_kind(desk, "tool_renamed") == [("Create", None), ("Close", "decided")]
+
+
+def test_a_contract_that_a_renamed_tool_broke_is_part_of_its_alert() -> None:
+    def contract(tool: dict[str, Any], side_effect: str) -> dict[str, Any]:
+        return tool | {"_meta": {"handshake": {"tool_version": "1.0.0", "side_effect": side_effect}}}
+
+    desk = Desk().sees([contract(CLEAN, "READ"), OTHER], minute=0).sees([contract(RENAMED, "WRITE"), OTHER], minute=1)
+    desk.sees([OTHER], minute=100).sees([OTHER], minute=300)
+    assert of_kind(desk, "contract_violation") == [("Create", None), ("Close", "no_longer_offered")]
+    assert of_kind(desk, "tool_renamed") == of_kind(desk, "contract_violation")
+
+
+# --- a name that is listed twice ----------------------------------------------------------------------------
+
+
+def test_a_name_listed_twice_is_over_with_the_next_list_that_has_it_once() -> None:
+    """Also where lists that lack it come between."""
+    desk = Desk().sees([CLEAN, OTHER], minute=0).sees([CLEAN, WORSE], minute=1, completeness="partial")
+    desk.sees([OTHER], minute=2, completeness="partial").sees([CLEAN, OTHER], minute=3).sees([CLEAN, OTHER], minute=60)
+    assert of_kind(desk, "definition_ambiguous") == [("Create", None), ("Close", "no_longer_offered")]
+
+
+def test_a_pin_that_no_definition_could_match_is_matched_again() -> None:
+    desk = Desk().sees([CLEAN], minute=0).pins(CLEAN, 1).sees([CLEAN, WORSE], minute=2)
+    desk.sees([CLEAN], minute=3).sees([CLEAN], minute=60)
+    assert of_kind(desk, "pin_mismatch") == [("Create", None), ("Close", "no_longer_offered")]
+
+
+# --- a release that observers see in different parts --------------------------------------------------------
+
+B = OTHER | {"name": "b"}
+
+
+def lives(desk: Desk) -> dict[str, list[str]]:
+    """What was written of each alert about a release, by its uid."""
+    found: dict[str, list[str]] = {}
+    for alert in desk.alerts():
+        if alert["finding_info"]["types"][0] in ("server_changed", "alerts_folded"):
+            found.setdefault(alert["finding_info"]["uid"], []).append(alert["activity_name"])
+    return found
+
+
+def test_a_part_that_another_observer_sees_alone_leaves_a_release_what_it_is() -> None:
+    """Its most severe part: the alert went on under another kind and uid, and was never closed."""
+    desk = Desk().sees([CLEAN, OTHER, B], minute=0)
+    desk.sees([WORSE, OTHER | {"description": "Lists all files."}, B], minute=1, observer="proxy-2")
+    desk.sees([WORSE, OTHER, B], minute=2).sees([CLEAN, OTHER, B], minute=100)
+    desk.sees([CLEAN, OTHER, B], minute=101, observer="proxy-2").sees([CLEAN, OTHER, B], minute=300)
+    [life] = lives(desk).values()
+    assert (life[0], life[-1]) == ("Create", "Close")
+
+
+def test_a_part_of_two_releases_that_gets_graver_does_not_make_one_the_other() -> None:
+    desk = Desk().sees([CLEAN, OTHER], minute=0)
+    desk.sees([CLEAN | {"description": "Reads one file."}, OTHER, B], minute=1, observer="proxy-2")
+    desk.sees([CLEAN | {"description": "Reads any file."}, OTHER, B], minute=2).pins(B, 3, "reject")
+    desk.sees([CLEAN, OTHER], minute=100).sees([CLEAN, OTHER], minute=101, observer="proxy-2")
+    desk.sees([CLEAN, OTHER], minute=300)
+    assert all((life[0], life[-1]) == ("Create", "Close") for life in lives(desk).values())
+    assert all(life.count("Create") == 1 for life in lives(desk).values())

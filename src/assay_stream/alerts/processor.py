@@ -179,7 +179,7 @@ class _Step:
 
     def resolve(self, resolution: Resolution) -> None:
         rules = self.rules_for(resolution.server_id)
-        for uid in resolution.uids:
+        for uid in (each for named in resolution.uids for each in self.alerts.ended_by(named)):
             known = self.alert_before(uid)
             if known is None:
                 continue
@@ -352,10 +352,8 @@ class _Found:
         self._step.note(self._uid, member)
 
     def _open_release(self, member: AlertState) -> AlertState | None:
-        if member.fold is None or member.last.release is None:
-            return None
-        release = self._step.alert(member.fold)
-        return None if release is None or release.closed else release
+        release = None if member.fold is None else self._step.alert(member.fold)
+        return None if release is None or release.closed or release.last.release is None else release
 
     def _covers(self, finding: Finding) -> bool:
         return covering_rule(self._rules.suppressions, finding, finding.time_us) is not None
@@ -385,8 +383,8 @@ def with_member(
     about = folded_finding(finding, place)
     if fold is not None:
         held |= fold.folded or {}
-        if fold.last.kind is Kind.ALERTS_FOLDED:
-            about = folded_finding(replace(finding, release=None), str(fold.last.reason))
+        # Another observer may see the same change alone, or in another release.
+        about = folded_finding(replace(finding, release=fold.last.release), str(fold.last.reason))
     if was is None:
         level = str(member.severity_id)
         held["by_severity"] = held["by_severity"] | {level: held["by_severity"].get(level, 0) + 1}
@@ -417,12 +415,13 @@ def with_graver_member(release: AlertState, was: AlertState, now: AlertState) ->
     uid, name = now.last.uid(), now.last.tool_name or now.last.item_name
     others = [row for row in held["most_severe"] if row[3] != uid]
     named = _most_severe([*others, [now.severity_id, now.last.kind.value, name, uid]])
+    part = replace(now.last, release=release.last.release)
     return replace(
         release,
         severity_id=max(release.severity_id, now.severity_id),
         folded=held | {"by_severity": {level: count for level, count in counts.items() if count}, "most_severe": named},
         triage=without(release.triage, "acknowledged_by"),
-        last=folded_finding(now.last, "") if named[0][3] == uid else release.last,
+        last=folded_finding(part, "") if named[0][3] == uid else release.last,
     )
 
 

@@ -8,6 +8,7 @@ latest records raised, and under ``name_records/<group>/<server>``, how many abo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from assay_stream.alerts.life_cycle import AlertSubject, due_us, forgotten_us, subject_of
@@ -93,6 +94,9 @@ class Alerts:
         self._due_us: dict[str, int] = {}
         self._subjects: dict[str, AlertSubject] = {}
         self._leads: dict[AlertSubject, set[str]] = {}
+        self._renamed_uids: dict[str, str] = {}
+        """By the uid of a finding about a renamed tool, the one that it would have under the new name."""
+        self._renamed: dict[str, set[str]] = {}
         self._open: dict[int, dict[str, int | None]] = {severity_id: {} for severity_id in SEVERITY_TEXTS}
         """By severity, the uid of each open alert and, unless it was reviewed, since when it is open."""
         self.follow(self.states)
@@ -113,8 +117,17 @@ class Alerts:
                 del self.states[key]
         self.follow(states)
 
+    def ended_by(self, uid: str) -> list[str]:
+        """Return the uids of the findings that a resolution ends by a uid: it knows the new name of a tool alone."""
+        return [uid, *sorted(self._renamed.get(uid, ()))]
+
     def follow(self, states: Mapping[str, Remembered | None]) -> None:
         for uid, state in states.items():
+            if (renamed := self._renamed_uids.pop(uid, None)) is not None:
+                self._renamed[renamed].discard(uid)
+            if isinstance(state, AlertState) and state.last.renamed_to is not None:
+                renamed = self._renamed_uids[uid] = replace(state.last, tool_name=state.last.renamed_to).uid()
+                self._renamed.setdefault(renamed, set()).add(uid)
             self._due_us.pop(uid, None)
             for uids in self._open.values():
                 uids.pop(uid, None)

@@ -518,10 +518,12 @@ class _ToolDrift:
             carried_over=self._carried_over.get((old.full, full), ()),
         )
         if _risk(new) > _risk(old):
-            yield self._found(Kind.RISK_LEVEL_CHANGED, name, before=old, after=new)
+            yield self._found(Kind.RISK_LEVEL_CHANGED, name, before=old, after=new, renamed_to=renamed_to)
         question = f"contract {old.full} {full}"
         for reason in self._comparison.kept(question, lambda: tuple(contract_drift(contract(was()), contract(now)))):
-            yield self._found(Kind.CONTRACT_VIOLATION, name, before=old, after=new, reason=reason)
+            yield self._found(
+                Kind.CONTRACT_VIOLATION, name, before=old, after=new, renamed_to=renamed_to, reason=reason
+            )
 
     def _older(self, full: str) -> dict[str, Any]:
         """Return an older definition. The latest are kept: together they may be far larger than the list."""

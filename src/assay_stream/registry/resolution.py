@@ -63,7 +63,7 @@ def uids_of_signature(server: ServerBindings, server_id: str, tool_name: str, fu
             yield uid_of(kind, server_id, tool_name, full, key)
 
 
-def uids_of(server_id: str, tool_name: str, full: str, reasons: _Reasons) -> Uids:
+def uids_of(server_id: str, tool_name: str, full: str | None, reasons: _Reasons) -> Uids:
     for kind, known in reasons.items():
         for reason in known:
             yield uid_of(kind, server_id, tool_name, full, reason)
@@ -91,11 +91,13 @@ def resolved_by_snapshot(
             if server.controls:  # Without anything set or signed nothing was found about it.
                 ended += uids_of(seen.server_id, name, full, OF_PINS)
                 ended += uids_of_signature(server, seen.server_id, name, full)
-        for name, fulls in sorted(server.catalogue_of(latest).ambiguous.items()):
-            if _tells_of(name, baseline, catalogue, seen) and catalogue.ambiguous.get(name) != fulls:
+        for name, fulls in sorted(baseline.ambiguous.items()):
+            if fulls and _tells_of(name, baseline, catalogue, seen) and catalogue.ambiguous.get(name) != fulls:
                 digest = set_digest(fulls)
                 ended = gone[not server.fleet.shows_others(name, digest, seen.observer_id)]
                 ended.append(uid_of(Kind.DEFINITION_AMBIGUOUS, seen.server_id, name, digest, None))
+                if server.controls and name not in catalogue.ambiguous:
+                    ended += uids_of(seen.server_id, name, None, OF_PINS)
         back = [
             uid_of(Kind.TOOL_REMOVED, seen.server_id, name, full, None)
             for name in sorted(catalogue.tools.keys() - baseline.tools.keys())
