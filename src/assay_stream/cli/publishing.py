@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,7 +33,7 @@ from assay_stream.cli.shared import Refusals, argument, flag, on_kafka, option, 
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError, needing_extra
 from assay_stream.files.archive import files_in
-from assay_stream.files.local import Aside
+from assay_stream.files.local import Aside, writing
 from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.ranges import read_foreign
 from assay_stream.kafka.topics import topic_names
@@ -121,8 +121,12 @@ def publish(
     given = [file for path in files or () for file in files_in(path, skipped=say)]
     whose = None if log is None else logs.whose(server_id, vantage)
     reader = _Reader(source=source, server_id=server_id or "-", vantage=vantage, log=log, whose=whose, topic=logs.topic)
-    with Aside() as aside:
-        target = None if output is None else aside.path(output)
+    with Aside() as aside, ExitStack() as stack:
+        target = None
+        if output is not None:
+            with writing(output):
+                # Emptied: a run that was killed may have left a part.
+                target = stack.enter_context(aside.path(output).open("wb"))
         delivered = deliver(reader.observations(given, bootstrap_servers), target, bootstrap_servers)
         if output is not None and not delivered and output.exists():
             aside.drop()
