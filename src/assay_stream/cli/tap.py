@@ -241,6 +241,8 @@ async def _serve_http(
     def ready(port: int) -> None:
         for upstream in upstreams:
             say(f"{origin_of(listener, port)}{upstream.path} -> {upstream.url} ({upstream.vantage.server_id})")
+        if listener.tls is None and not listener.is_loopback:
+            say("without --tls-cert, tokens and all that clients send cross the network in the clear")
 
     await run_http_tap(upstreams, listener, sink=sink, stop=stop_event(), ready=ready, rule=rule, hide=hide)
 
