@@ -92,11 +92,11 @@ class HttpOptions:
 
         host, port = address_of(self.listen or "")
         key = settings.auth_context_key
-        tls = None if self.tls_cert is None else serving_tls(self.tls_cert, self.tls_key)
+        tls = serving_tls(self.tls_cert, self.tls_key)
         try:
             upstream_tls = None if self.upstream_ca is None else ssl.create_default_context(cafile=self.upstream_ca)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigurationError("cannot_listen", f"a certificate cannot be used: {error.strerror}") from None
+        except OSError as error:
+            raise ConfigurationError("cannot_listen", f"cannot use {self.upstream_ca}: {error.strerror}") from None
         return Listener(
             host=host,
             port=port,
@@ -337,8 +337,7 @@ def extmcp(
 
     ext_mcp: Any = FEEDS.load("agentgateway")
     prefixes, servers = stated_prefixes(prefix or ()), stated_servers(server or ())
-    if tls_cert is None and (tls_key is not None or client_ca is not None):
-        raise ConfigurationError("bad_option", "--tls-key and --client-ca need --tls-cert")
+    serving_tls(tls_cert, tls_key, client_ca)  # gRPC does not say what is wrong with them
     if tls_cert is None and not behind_tls and not is_loopback(address_of(listen)[0]):
         raise ConfigurationError(
             "bad_option", "calls must not cross a network in the clear: give --tls-cert, or --behind-tls"
