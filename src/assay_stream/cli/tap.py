@@ -19,7 +19,6 @@ from typer.models import CommandInfo
 
 from assay_stream.cli.options import (
     Bootstrap,
-    ObserverId,
     TlsCert,
     TlsKey,
     VantageOptions,
@@ -252,7 +251,9 @@ tap_command = CommandInfo("tap", cls=TapCommand, callback=tap, context_settings=
 
 def list_watch(
     config: Annotated[Path, option("The servers to list (TOML): docs/list-watch.md.")],
-    observer_id: ObserverId = None,
+    observer_id: str | None = option(
+        "Its name as an observer. Default: the host's name with -lister.", envvar="ASSAY_STREAM_OBSERVER_ID"
+    ),
     unscoped: bool = flag("Keep the server's id out of definition digests."),
     once: bool = flag("List every server once, and exit with 1 if one failed."),
     output: Path | None = option("With --once: append observations to this NDJSON file, not to Kafka."),
