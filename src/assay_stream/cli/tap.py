@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from assay_stream.observe.http.tap import Listener
     from assay_stream.observe.http.upstreams import Upstream
     from assay_stream.observe.list_transport import ListedServer
-    from assay_stream.observe.list_watch import Watched
 
 
 _VERDICTS_WAIT_S = 5.0
@@ -255,7 +254,7 @@ def list_watch(
         "Its name as an observer. Default: the host's name with -lister.", envvar="ASSAY_STREAM_OBSERVER_ID"
     ),
     unscoped: bool = flag("Keep the server's id out of definition digests."),
-    once: bool = flag("List every server once, and exit with 1 if one failed."),
+    once: bool = flag("List every server once, and exit with 1 if one failed or was not published."),
     output: Path | None = option("With --once: append observations to this NDJSON file, not to Kafka."),
     ca: Path | None = option("CA certificates used to verify the servers. Default: the system's."),
     web_port: WebPort = None,
@@ -282,8 +281,7 @@ def list_watch(
     except OSError as error:
         raise ConfigurationError("bad_servers", f"--ca cannot be used: {error.strerror}") from None
     if once:
-        watched = asyncio.run(_once(servers, tls, output, bootstrap_servers))
-        return any(each.failing is not None for each in watched)
+        return asyncio.run(_once(servers, tls, output, bootstrap_servers))
     with needing_extra("worker"):
         from assay_stream.worker.listing import run_list_watch
     run_list_watch(load_settings(bootstrap_servers=bootstrap_servers), servers, tls=tls, web_port=web_port)
@@ -292,7 +290,8 @@ def list_watch(
 
 async def _once(
     servers: Sequence[ListedServer], tls: ssl.SSLContext, output: Path | None, bootstrap: str | None
-) -> Sequence[Watched]:
+) -> bool:
+    """Return True if a server could not be listed, or what it offers could not be published."""
     from assay_stream.observe.http.upstreams import Client
     from assay_stream.observe.list_watch import ListWatch
 
@@ -303,7 +302,7 @@ async def _once(
             await watch.once()
     finally:
         await client.close()
-    return watch.watched
+    return any(each.failing is not None for each in watch.watched) or bool(sink.stats.dropped)
 
 
 _STOP_LIMIT_S = 2.0
