@@ -112,6 +112,8 @@ def publish(
     log = None if source in _OURS else LOGS.load(source)
     if logs.topic is not None and (log is None or not log.in_topics):
         raise ConfigurationError("bad_option", f"--from {source} reads files: leave --topic out")
+    if log is None and logs != LogOptions():
+        raise ConfigurationError("bad_option", "--server, --prefix and --span-kind are for logs of other products")
     if source in ("mcp-wire", "assay-log") and server_id is None:
         raise ConfigurationError("bad_option", f"--from {source} needs --server-id")
     if source == "observations" and (server_id is not None or vantage != VantageOptions()):

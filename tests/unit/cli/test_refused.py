@@ -130,6 +130,7 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     ((*PUBLISH, "hangar", "--topic", "t"), "bad_option"),
     ((*PUBLISH, "otlp-json", "--topic", "t", "spans.json"), "bad_option"),
     ((*PUBLISH, "mcp-wire", "f"), "bad_option"),
+    ((*PUBLISH, "mcp-wire", "--server-id", "s", "--prefix", "git_=git", "f"), "--prefix and --span-kind are for logs"),
     *(
         ((*PUBLISH, "observations", "--dry-run", "--output", "x", *option, "-"), "bad_option: observations name")
         for option in (("--observer-id", "me"), ("--server-id", "mine"), ("--unscoped",))
