@@ -160,7 +160,7 @@ def change_code_table() -> str:
 
 def indicator_table() -> str:
     """Return every rule on new text with its level and its reason."""
-    return table(["indicator", "at least", "why"], ([f"`{r.id}`", _levels(r), r.reason] for r in RULES))
+    return table(["indicator", "level", "why"], ([f"`{r.id}`", _levels(r), r.reason] for r in RULES))
 
 
 def _levels(rule: DetectionRule) -> str:

@@ -496,18 +496,18 @@ def plan(
             tried.take(*counted_calls)
     rows = tried.rows()
     print_rows(rows, _COLUMNS, "json" if as_json else "table")
-    tools = sum(row["planned"] == Action.BLOCK.value for row in rows)
+    named = [row for row in rows if row["tool_name"]]
+    blocked = [row for row in named if row["planned"] == Action.BLOCK.value]
     calls_made, refused, denied = (sum(row[name] for row in rows) for name in ("calls", "refused", "denied"))
     when = f"since {time_text(since_us)}" if since_us else "in the input"
     was = f" ({denied:,} of them already denied)" if denied else ""
     say(
-        f"would refuse {tools:,} of {counted(len(rows), 'tool')}, "
+        f"would refuse {len(blocked):,} of {counted(len(named), 'tool')}, "
         f"and {refused:,} of {counted(calls_made, 'call')} {when}{was}"
     )
     if not tried.knows_tool:
         say("no list offers that tool and no pin names it: check --tool")
         return
-    blocked = [row for row in rows if row["planned"] == Action.BLOCK.value and row["tool_name"]]
     suspects = [row["tool_name"] for row in blocked if re.search("mismatch|rejected", row["comparison"])]
     if suspects and not remove:
         say(f"different from what was approved, or rejected: {counted(len(suspects), 'tool')} of these; see first:")

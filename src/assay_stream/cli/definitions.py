@@ -368,7 +368,9 @@ def verify(
     pinned = None if pinned_fingerprint is None else str(Digest.parse(pinned_fingerprint))
     all_revoked = frozenset(str(Digest.parse(text)) for text in revoked or [])
     if revocations is not None:
-        all_revoked |= parse_revocations(read_input(revocations, cut=True)).revoked_keys
+        listed = read_input(revocations, cut=True)
+        with named_in_errors(revocations):
+            all_revoked |= parse_revocations(listed).revoked_keys
     digest: Digest | None = None
     carried: str | None = None
     try:
@@ -384,7 +386,8 @@ def verify(
         raise ConfigurationError("bad_option", "the tool carries no signature: pass --signature")
     raw = read_input(well_known, cut=True)
     try:
-        document = parse_well_known(raw)
+        with named_in_errors(well_known):
+            document = parse_well_known(raw)
     except InputError as error:
         say(str(error))
         found = Verification(valid=False, error_code=SchemaPinErrorCode.DISCOVERY_INVALID)

@@ -262,14 +262,24 @@ def origin_of(listener: Listener, port: int) -> str:
     return f"{'http' if listener.tls is None else 'https'}://{host}:{port}"
 
 
-def serving_tls(certificate: Path, key: Path | None, client_ca: Path | None = None) -> ssl.SSLContext:
-    """Return the server's TLS context; ``client_ca`` signs client certificates. Raises ``cannot_listen``."""
+def serving_tls(certificate: Path | None, key: Path | None, client_ca: Path | None = None) -> ssl.SSLContext | None:
+    """Return the server's TLS context, ``None`` without a certificate; ``client_ca`` signs client certificates.
+
+    Raises:
+        ConfigurationError: ``cannot_listen``, ``bad_option``.
+    """
+    if certificate is None:
+        if key is not None or client_ca is not None:
+            raise ConfigurationError("bad_option", "--tls-key and --client-ca need --tls-cert")
+        return None
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    given = str(certificate) if key is None else f"{certificate} with {key}"
     try:
-        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(certificate, key)
         if client_ca is not None:
+            given = str(client_ca)
             tls.load_verify_locations(client_ca)
             tls.verify_mode = ssl.CERT_OPTIONAL
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError("cannot_listen", f"a certificate cannot be used: {error.strerror}") from None
+    except OSError as error:
+        raise ConfigurationError("cannot_listen", f"cannot use {given}: {error.strerror}") from None
     return tls

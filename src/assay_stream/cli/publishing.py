@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,7 +33,7 @@ from assay_stream.cli.shared import Refusals, argument, flag, on_kafka, option, 
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError, needing_extra
 from assay_stream.files.archive import files_in
-from assay_stream.files.local import Aside
+from assay_stream.files.local import Aside, writing
 from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.ranges import read_foreign
 from assay_stream.kafka.topics import topic_names
@@ -113,6 +113,8 @@ def publish(
     log = None if source in _OURS else LOGS.load(source)
     if logs.topic is not None and (log is None or not log.in_topics):
         raise ConfigurationError("bad_option", f"--from {source} reads files: leave --topic out")
+    if log is None and logs != LogOptions():
+        raise ConfigurationError("bad_option", "--server, --prefix and --span-kind are for logs of other products")
     if source in ("mcp-wire", "assay-log") and server_id is None:
         raise ConfigurationError("bad_option", f"--from {source} needs --server-id")
     if source == "observations" and (server_id is not None or vantage != VantageOptions()):
@@ -122,8 +124,12 @@ def publish(
     given = [file for path in files or () for file in files_in(path, skipped=say)]
     whose = None if log is None else logs.whose(server_id, vantage)
     reader = _Reader(source=source, server_id=server_id or "-", vantage=vantage, log=log, whose=whose, topic=logs.topic)
-    with Aside() as aside:
-        target = None if output is None else aside.path(output)
+    with Aside() as aside, ExitStack() as stack:
+        target = None
+        if output is not None:
+            with writing(output):
+                # Emptied: a run that was killed may have left a part.
+                target = stack.enter_context(aside.path(output).open("wb"))
         delivered = deliver(reader.observations(given, bootstrap_servers), target, bootstrap_servers)
         if output is not None and not delivered and output.exists():
             aside.drop()
@@ -264,9 +270,7 @@ def ingest(
         from assay_stream.observe.http.listener import Listener
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     host, port = address_of(listen)
-    tls = None if tls_cert is None else serving_tls(tls_cert, tls_key, client_ca)
-    if tls is None and client_ca is not None:
-        raise ConfigurationError("bad_option", "--client-ca needs --tls-cert")
+    tls = serving_tls(tls_cert, tls_key, client_ca)
     listener = Listener(host=host, port=port, tls=tls, hosts=frozenset(name.lower() for name in allow_host or ()))
     if tls is None and not listener.is_loopback and not behind_tls:
         raise ConfigurationError(

@@ -19,7 +19,6 @@ from typer.models import CommandInfo
 
 from assay_stream.cli.options import (
     Bootstrap,
-    ObserverId,
     TlsCert,
     TlsKey,
     VantageOptions,
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from assay_stream.observe.http.listener import Listener
     from assay_stream.observe.http.upstreams import Upstream
     from assay_stream.observe.list_transport import ListedServer
-    from assay_stream.observe.list_watch import Watched
 
 
 _VERDICTS_WAIT_S = 5.0
@@ -92,11 +90,11 @@ class HttpOptions:
 
         host, port = address_of(self.listen or "")
         key = settings.auth_context_key
-        tls = None if self.tls_cert is None else serving_tls(self.tls_cert, self.tls_key)
+        tls = serving_tls(self.tls_cert, self.tls_key)
         try:
             upstream_tls = None if self.upstream_ca is None else ssl.create_default_context(cafile=self.upstream_ca)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigurationError("cannot_listen", f"a certificate cannot be used: {error.strerror}") from None
+        except OSError as error:
+            raise ConfigurationError("cannot_listen", f"cannot use {self.upstream_ca}: {error.strerror}") from None
         return Listener(
             host=host,
             port=port,
@@ -241,6 +239,8 @@ async def _serve_http(
     def ready(port: int) -> None:
         for upstream in upstreams:
             say(f"{origin_of(listener, port)}{upstream.path} -> {upstream.url} ({upstream.vantage.server_id})")
+        if listener.tls is None and not listener.is_loopback:
+            say("without --tls-cert, tokens and all that clients send cross the network in the clear")
 
     await run_http_tap(upstreams, listener, sink=sink, stop=stop_event(), ready=ready, rule=rule, hide=hide)
 
@@ -250,9 +250,11 @@ tap_command = CommandInfo("tap", cls=TapCommand, callback=tap, context_settings=
 
 def list_watch(
     config: Annotated[Path, option("The servers to list (TOML): docs/list-watch.md.")],
-    observer_id: ObserverId = None,
+    observer_id: str | None = option(
+        "Its name as an observer. Default: the host's name with -lister.", envvar="ASSAY_STREAM_OBSERVER_ID"
+    ),
     unscoped: bool = flag("Keep the server's id out of definition digests."),
-    once: bool = flag("List every server once, and exit with 1 if one failed."),
+    once: bool = flag("List every server once, and exit with 1 if one failed or was not published."),
     output: Path | None = option("With --once: append observations to this NDJSON file, not to Kafka."),
     ca: Path | None = option("CA certificates used to verify the servers. Default: the system's."),
     web_port: WebPort = None,
@@ -279,8 +281,7 @@ def list_watch(
     except OSError as error:
         raise ConfigurationError("bad_servers", f"--ca cannot be used: {error.strerror}") from None
     if once:
-        watched = asyncio.run(_once(servers, tls, output, bootstrap_servers))
-        return any(each.failing is not None for each in watched)
+        return asyncio.run(_once(servers, tls, output, bootstrap_servers))
     with needing_extra("worker"):
         from assay_stream.worker.listing import run_list_watch
     run_list_watch(load_settings(bootstrap_servers=bootstrap_servers), servers, tls=tls, web_port=web_port)
@@ -289,7 +290,8 @@ def list_watch(
 
 async def _once(
     servers: Sequence[ListedServer], tls: ssl.SSLContext, output: Path | None, bootstrap: str | None
-) -> Sequence[Watched]:
+) -> bool:
+    """Return True if a server could not be listed, or what it offers could not be published."""
     from assay_stream.observe.http.upstreams import Client
     from assay_stream.observe.list_watch import ListWatch
 
@@ -300,7 +302,7 @@ async def _once(
             await watch.once()
     finally:
         await client.close()
-    return watch.watched
+    return any(each.failing is not None for each in watch.watched) or bool(sink.stats.dropped)
 
 
 _STOP_LIMIT_S = 2.0
@@ -335,8 +337,7 @@ def extmcp(
 
     ext_mcp: Any = FEEDS.load("agentgateway")
     prefixes, servers = stated_prefixes(prefix or ()), stated_servers(server or ())
-    if tls_cert is None and (tls_key is not None or client_ca is not None):
-        raise ConfigurationError("bad_option", "--tls-key and --client-ca need --tls-cert")
+    serving_tls(tls_cert, tls_key, client_ca)  # gRPC does not say what is wrong with them
     if tls_cert is None and not behind_tls and not is_loopback(address_of(listen)[0]):
         raise ConfigurationError(
             "bad_option", "calls must not cross a network in the clear: give --tls-cert, or --behind-tls"

@@ -103,8 +103,9 @@ async def fetch_well_known(
     allowed = well_known_url(revocation_domain or domain)
     try:
         context = ssl.create_default_context(cafile=ca_file)
-    except OSError:
-        raise ConfigurationError("bad_tls_file", f"{ca_file} contains no CA certificates in PEM format") from None
+    except OSError as error:
+        why = f"{ca_file} cannot be used as CA certificates (PEM): {error.strerror}"
+        raise ConfigurationError("bad_tls_file", why) from None
     found = Fetched(domain=domain, url=visit.url, status="observed")
     try:
         async with asyncio.timeout(timeout_s), open_session(context, aiohttp.ClientTimeout(total=timeout_s)) as session:

@@ -274,11 +274,10 @@ class HidingGate(Gate):
         is_withheld = any(ruling.reason_code == "verdicts_unavailable" for _, _, ruling in refusals)
         observations = self.withheld(line, _BLOCKED, at, exchange=exchange) if is_withheld else []
         observations += self._look(line, raw, at, exchange, hidden)
-        names = tuple(_name_of(tool) for tool, _, _ in refusals)
         if is_withheld:
-            return self._withheld("verdicts_unavailable", line, exchange, observations, names)
+            return self._withheld("verdicts_unavailable", line, exchange, observations)
         shown = _without(line, {id(tool) for tool, _, _ in refusals}) if refusals else raw
-        return Commands(shown, observations, hidden=names)
+        return Commands(shown, observations, hidden=tuple(_name_of(tool) for tool, _, _ in refusals))
 
     def _lists_in(self, line: Line, exchange: int) -> list[dict[str, Any]]:
         """Return the messages of a line that some client may take for a list of tools."""
@@ -312,9 +311,7 @@ class HidingGate(Gate):
         refused = {_name_of(tool) for tool, _, ruling in entries if ruling.action is Action.BLOCK}
         return [entry for entry in entries if _name_of(entry[0]) in refused]
 
-    def _withheld(
-        self, code: str, line: Line, exchange: int, observations: list[Observation], names: tuple[str, ...] = ()
-    ) -> Commands:
+    def _withheld(self, code: str, line: Line, exchange: int, observations: list[Observation]) -> Commands:
         named = [answerable(message.get("id")) for message in line.messages if is_response(message)]
         ids: list[int | float | str | None] = [each for each in named if each is not None] or [
             answerable(key[1]) for key in islice(self.lists.for_tools(exchange), 1)
@@ -322,7 +319,7 @@ class HidingGate(Gate):
         error = error_of(BLOCKED_CODE, _WITHHELD[code], code)
         answers = [{"jsonrpc": "2.0", "id": each, "error": error} for each in ids or (None,)]
         text = json.dumps(answers if line.batch else answers[0], allow_nan=False).encode()
-        return Commands(text, observations, hidden=names, withheld=1)
+        return Commands(text, observations, withheld=1)
 
 
 def gate_class(hide: bool) -> type[Gate]:

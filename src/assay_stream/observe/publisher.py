@@ -176,17 +176,17 @@ class DeliveryQueue:
         """Return True if anything waits; loss counts matter only while connected."""
         return bool(self._queue or self.spooled or (self._losses and connected))
 
-    def take(self) -> bool:
+    def take(self, records_max: int) -> bool:
         """Form a batch of the oldest observations; return True if there are any."""
         self._queue_losses()
         found: list[Observation] = []
         if self.spool is not None and self.spooled:
             with self._giving_spool_up():
-                found = self.spool.head(self._limits.batch_records_max)
+                found = self.spool.head(records_max)
         with self.lock:
             self.on_disk = len(found)
             if not self.spooled:
-                found = self._front()
+                found = self._front(records_max)
             self.batch = found
             self._taken_s = time.monotonic()
         return bool(found)
@@ -222,7 +222,7 @@ class DeliveryQueue:
         try:
             while self.spool is not None:
                 with self.lock:
-                    chunk = self._front()
+                    chunk = self._front(self._limits.batch_records_max)
                 count = self.spool.append(chunk) if chunk else 0
                 with self.lock:
                     self._pop(count)
@@ -255,8 +255,8 @@ class DeliveryQueue:
         self._pop(left)
         return left
 
-    def _front(self) -> list[Observation]:
-        return list(itertools.islice(self._queue, self._limits.batch_records_max))
+    def _front(self, records_max: int) -> list[Observation]:
+        return list(itertools.islice(self._queue, records_max))
 
     def _append(self, observations: list[Observation]) -> None:
         self._accepted += len(observations)
@@ -546,7 +546,8 @@ class ObservationPublisher:
                         if self._closing.is_set():
                             return
                         self._wake = lambda: loop.call_soon_threadsafe(work.set)
-                if self._queue.take():
+                # Kafka refuses a record together with those sent beside it: one by one, the others are delivered.
+                if self._queue.take(1 if self._attempts else self.limits.batch_records_max):
                     await self._deliver(producer)
                 elif is_idle:  # otherwise what was left turned out to be damaged
                     await work.wait()
@@ -595,7 +596,7 @@ class ObservationPublisher:
         """Return True to drop a record: only after attempts whose cause an operator could have fixed."""
         if getattr(error, "retriable", False) or isinstance(error, OSError | TimeoutError):
             return False
-        if "Authorization" in type(error).__name__ or "Authentication" in type(error).__name__:
+        if any(cause in type(error).__name__ for cause in ("Authorization", "Authentication", "Timeout")):
             return False
         self._attempts += 1
         if self._attempts < self.limits.attempts_max:

@@ -59,6 +59,9 @@ STEP_BYTES = 512
 REPLIES_BYTES_MAX = LINE_BYTES_MAX
 """Limit of our replies that wait for the end of the server's line, which may never come."""
 
+_NOTICES_MAX = 100
+"""Different lists that lost tools, as far as they are logged."""
+
 _REPLY_LOGGED_BYTES = 100
 """Long enough for the id."""
 
@@ -75,6 +78,7 @@ class Inspector:
     blocked: int = field(default=0, init=False)
     withheld: int = field(default=0, init=False)
     unanswered: int = field(default=0, init=False)
+    _noticed: set[str] = field(default_factory=set, init=False)
 
     def note_failure(self) -> None:
         self.failures += 1
@@ -88,9 +92,17 @@ class Inspector:
             except Exception:  # noqa: BLE001 - the others are still to be published
                 self.note_failure()
         for notice in commands.notices:
-            _log.warning("%s", notice)
+            if not commands.hidden or self._is_news(notice):
+                _log.warning("%s", notice)
         self.withheld += commands.withheld
         return commands
+
+    def _is_news(self, notice: str) -> bool:
+        """Return True the first time: a server sends lists, with names that it makes up, as often as it likes."""
+        if notice in self._noticed or len(self._noticed) >= _NOTICES_MAX:
+            return False
+        self._noticed.add(notice)
+        return True
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -168,6 +168,7 @@ KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 """Versions of the document, oldest first. What they add is optional (section 12)."""
 
 _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,2}")
+_BARE_SHA256 = re.compile(r"[0-9a-f]{64}")
 _PEM_MARK = "-----BEGIN PUBLIC KEY-----"
 
 
@@ -256,8 +257,13 @@ def _revoked_keys(content: Mapping[str, Any]) -> frozenset[str]:
         return frozenset()
     if not isinstance(listed, list) or not all(isinstance(entry, str) for entry in listed):
         raise _invalid("revoked keys must be a list of fingerprints", "$.revoked_keys")
-    # Fingerprints are written in lower case; a revocation must not fail on one that is not.
-    return frozenset(entry.strip().lower() for entry in listed)
+    return frozenset(map(_fingerprint, listed))
+
+
+def _fingerprint(entry: str) -> str:
+    """Return an entry in the form of ``PublicKey.fingerprint``: a revocation must not fail on its spelling."""
+    text = entry.strip().lower()
+    return f"sha256:{text}" if _BARE_SHA256.fullmatch(text) else text
 
 
 def _member(content: Mapping[str, Any], name: str) -> str | None:
@@ -305,7 +311,7 @@ def parse_revocations(document: bytes | Mapping[str, Any]) -> Revocations:
         fingerprint = entry.get("fingerprint") if isinstance(entry, dict) else None
         if not isinstance(fingerprint, str):
             raise _invalid("a revoked key must be an object with its fingerprint", f"$.revoked_keys[{index}]")
-        revoked.add(fingerprint.strip().lower())
+        revoked.add(_fingerprint(fingerprint))
     return Revocations(domain=domain, revoked_keys=frozenset(revoked))
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from assay_stream.cli.options import input_lines, read_input
 from assay_stream.errors import InputError
+from assay_stream.files.local import PREFIX
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.replay.run import FILES, PROGRESS_FILE
@@ -199,6 +200,21 @@ def test_published_files_are_replaced_only_when_asked(tmp_path: Path) -> None:
     assert run_command(*arguments, "--force", str(tmp_path / "wire.jsonl")).returncode == 0
     assert path.read_bytes() != before
     assert sorted(everything(tmp_path)) == ["observed.ndjson", "wire.jsonl"]
+
+
+def test_published_files_hold_nothing_that_a_killed_run_left(tmp_path: Path) -> None:
+    wire = called(tmp_path)
+    before = observed(tmp_path, wire).read_bytes()
+    (tmp_path / f"{PREFIX}again.ndjson").write_bytes(b"left over\n")
+    assert observed(tmp_path, wire, name="again.ndjson").read_bytes() == before
+
+
+def test_an_output_that_cannot_be_written_is_named_as_it_was_given(tmp_path: Path) -> None:
+    path = str(tmp_path / "missing" / "o.ndjson")
+    options = ("--from", "mcp-wire", "--server-id", "x", "--dry-run", "--output", path)
+    done = run_command("publish", *options, str(called(tmp_path)))
+    why = f"assay-stream: unwritable_file: cannot write {path}: No such file or directory\n"
+    assert (done.returncode, done.stderr.decode()) == (2, why)
 
 
 @pytest.fixture

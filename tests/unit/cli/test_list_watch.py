@@ -42,6 +42,12 @@ def test_one_round_of_servers_that_can_be_listed_is_a_success(tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_round_whose_lists_cannot_be_written_fails(tmp_path: Path) -> None:
+    done = run_command_text("list-watch", "--config", a_config(tmp_path, "good"), "--once", "--output", "/dev/full")
+    assert done.returncode == 1
+    assert "dropped 1 observation" in done.stderr
+
+
 def test_the_configuration_of_the_documentation_can_be_used() -> None:
     page = (ROOT / "docs" / "list-watch.md").read_text(encoding="utf-8")
     [written] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)

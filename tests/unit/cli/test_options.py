@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from assay_stream.cli.options import time_option
 from assay_stream.cli.shared import argument, flag, grouped, option
 from assay_stream.cli.sources import Meter
 from assay_stream.model.cloudevents import ACCEPTED
-from tests.support.command import error_code, run_command
+from tests.support.command import error_code, invoke, run_command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,3 +158,17 @@ def test_nothing_is_said_where_it_is_not_wanted(capsys: pytest.CaptureFixture[st
     meter.reading(5)
     meter.end()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("address", "warnings"), [("127.0.0.1", 0), ("[::1]", 0), ("192.0.2.1", 1)])
+def test_a_tap_warns_if_tokens_would_cross_a_network_in_the_clear(
+    address: str, warnings: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def serve(*_: object, ready: Callable[[int], None], **__: object) -> None:
+        ready(8080)
+
+    monkeypatch.setattr("assay_stream.observe.http.tap.run_http_tap", serve)
+    upstream = ("--server-id", "docs", "--upstream", "https://docs.example/mcp")
+    done = invoke("tap", "--listen", f"{address}:8080", *upstream, "--output", tmp_path / "o")
+    assert done.exit_code == 0
+    assert done.stderr.count("--tls-cert") == warnings

@@ -26,7 +26,7 @@ def test_a_plan_says_what_would_have_been_refused(recorded: Path) -> None:
     """Nothing is pinned yet, so that a policy which blocks the unknown refuses everything."""
     done = run("--enforcement", "block", "--unknown", "block", "--input", recorded)
     assert done.exit_code == 0, done.output
-    assert "4 of 4 calls in the input" in done.stderr
+    assert "would refuse 1 of 1 tool, and 4 of 4 calls in the input" in done.stderr, "a made-up name is no tool"
     assert "1970" not in done.stderr
     assert f"assay-stream pins approve --server-id={SERVER} --tool={TOOL['name']} --reason reviewed" in done.stderr
     assert f"policy set --server-id={SERVER} --enforcement block --unknown block --reason reviewed" in done.stderr

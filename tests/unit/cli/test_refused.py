@@ -107,8 +107,10 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     ((*LISTEN, "--server-id", "a", "--upstream", "https://u:secret@a.example/mcp"), "bad_upstream"),
     (("tap", "--listen", "8080", *ONE), "cannot_listen"),
     (("tap", "--listen", "127.0.0.1:99999", *ONE), "cannot_listen"),
-    ((*LISTEN, *ONE, "--tls-cert", "/nowhere.pem"), "certificate"),
-    ((*LISTEN, *ONE, "--upstream-ca", "/nowhere.pem"), "certificate"),
+    ((*LISTEN, *ONE, "--tls-cert", "/nowhere.pem"), "cannot_listen: cannot use /nowhere.pem: No such file"),
+    ((*LISTEN, *ONE, "--tls-cert", "/a.pem", "--tls-key", "/b.pem"), "cannot use /a.pem with /b.pem: No such file"),
+    ((*LISTEN, *ONE, "--tls-key", "/nowhere.pem"), "bad_option: --tls-key and --client-ca need --tls-cert"),
+    ((*LISTEN, *ONE, "--upstream-ca", "/nowhere.pem"), "cannot_listen: cannot use /nowhere.pem: No such file"),
     ((*WATCH, "servers.yaml"), "assay-stream: bad_servers: servers.yaml"),
     ((*WATCH, "no-servers.toml"), "assay-stream: bad_servers: no-servers.toml"),
     ((*WATCH, "missing.toml"), "assay-stream: bad_servers: cannot read missing.toml"),
@@ -128,6 +130,7 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     ((*PUBLISH, "hangar", "--topic", "t"), "bad_option"),
     ((*PUBLISH, "otlp-json", "--topic", "t", "spans.json"), "bad_option"),
     ((*PUBLISH, "mcp-wire", "f"), "bad_option"),
+    ((*PUBLISH, "mcp-wire", "--server-id", "s", "--prefix", "git_=git", "f"), "--prefix and --span-kind are for logs"),
     *(
         ((*PUBLISH, "observations", "--dry-run", "--output", "x", *option, "-"), "bad_option: observations name")
         for option in (("--observer-id", "me"), ("--server-id", "mine"), ("--unscoped",))
@@ -181,6 +184,7 @@ EXTMCP = [
     (("--server", "github"), "bad_option"),
     (("--client-ca", "ca.pem"), "bad_option"),
     (("--tls-cert", "missing.pem"), "cannot_listen"),
+    (("--tls-cert", "servers.yaml"), "cannot_listen: cannot use servers.yaml"),
     (("--listen", "nowhere"), "cannot_listen"),
     (("--listen", "0.0.0.0:0"), "bad_option"),
     (("--listen", "[::]:0"), "bad_option"),

@@ -172,6 +172,14 @@ class TestVerify:
         (files / "tool.json").write_text(json.dumps(TOOL | {"_meta": {"x-schema-signature": SIGNATURE}}))
         assert verify(files) == answer(None)
 
+    @pytest.mark.parametrize("name", ["schemapin.json", "revocations.json"])
+    def test_a_document_that_cannot_be_read_is_named(self, files: Path, name: str) -> None:
+        (files / "revocations.json").write_text('{"domain": "example.com", "revoked_keys": []}')
+        (files / name).write_text("{}")
+        given = ("--schema", "tool.json", "--well-known", "schemapin.json", "--revocations", "revocations.json")
+        done = run("verify", "--signature", SIGNATURE, *(files / text if "." in text else text for text in given))
+        assert f": {files / name}: " in done.stderr
+
     @pytest.mark.parametrize("raw", [b"", b"{}", b"<html>", b"\xff", b"{" + b" " * 10_000_000 + b"}"])
     def test_no_discovery_document(self, files: Path, raw: bytes) -> None:
         """Whatever is no document is invalid, ten megabytes of it included."""

@@ -309,6 +309,7 @@ def test_lists_are_withheld_until_verdicts_are_known() -> None:
     talk.asks_list()
     shown = talk.shows(a_list(GOOD))
     assert error(shown) == (1, "verdicts_unavailable")
+    assert not shown.notices, "no policy has hidden anything"
     assert published(shown)["hidden"] == [{"name": "read", "digest": full(GOOD)}]
 
 

@@ -15,7 +15,7 @@ from assay_stream.observe import Observation
 from assay_stream.observe.session import LINE_BYTES_MAX, Session
 from assay_stream.observe.tap import STEP_BYTES, ClientOutput, Enforcer, LineSplitter, Watch
 from assay_stream.observe.wire import BLOCKED_CODE, NOT_RULED_ON
-from tests.support.gates import Connection, a_call, a_tool, pinned
+from tests.support.gates import Connection, a_call, a_table, a_tool, a_verdict, pinned
 from tests.support.mcp_dialogue import START, THE_VANTAGE, data_of
 
 LIST = b'{"id":1,"method":"tools/list"}\n'
@@ -464,6 +464,14 @@ class TestHiding:
         hiding.serve(ANSWER % ",".join(map(json.dumps, tools)).encode() + b"\n")
         [record] = caplog.records
         assert record.getMessage().endswith("'read', 'read', 'read', 'read', 'read' and 2 more")
+
+    def test_a_server_cannot_fill_the_log_with_lists(self, hiding: Bench, caplog: pytest.LogCaptureFixture) -> None:
+        """It may send as many as it likes, unasked, with names of its own."""
+        hiding.connection.table = a_table(everything=a_verdict(unknown="block", general=True))
+        for name in (*(["same"] * 3), *map(str, range(300))):
+            hiding.serve(ANSWER % json.dumps(a_tool(name)).encode() + b"\n")
+        logged = [record.getMessage() for record in caplog.records]
+        assert len(logged) == len(set(logged)) == 100
 
 
 def test_a_call_that_races_a_new_list_is_decided_by_the_one_that_the_client_has(bench: Bench) -> None:

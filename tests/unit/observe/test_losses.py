@@ -13,7 +13,7 @@ def said_of(*dropped: Observation) -> list[dict[str, Any]]:
     """The data of the counts that a queue without room publishes."""
     queue = DeliveryQueue(PublisherLimits(queue_records_max=0, losses_max=1), None)
     assert {queue.add(each) for each in dropped} == {"queue_full"}
-    queue.take()
+    queue.take(1)
     return data_of(queue.batch)
 
 

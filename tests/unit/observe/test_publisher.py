@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import (
+    InvalidTimestampError,
     InvalidTopicError,
     KafkaConnectionError,
     KafkaTimeoutError,
@@ -163,6 +164,38 @@ async def test_a_record_refused_for_good_is_given_up_after_some_attempts(cluster
         for observation in numbered_calls(2):
             publisher.publish(observation)
     assert observed(cluster) == [numbered_calls(2)[1].value]
+    assert publisher.stats.dropped == {"delivery_failed": 1}
+
+
+async def test_what_is_refused_beside_a_refused_record_is_delivered(cluster: Cluster) -> None:
+    """Kafka refuses what a producer sends together as a whole."""
+    calls = numbered_calls(4)
+
+    class Together(FakeProducer):
+        async def send(self, topic: str, *, value: bytes, **_: Any) -> Awaitable[Any]:
+            loop = asyncio.get_running_loop()
+            if not cluster.waiting:
+                loop.call_soon(self.flush)
+            future: asyncio.Future[None] = loop.create_future()
+            cluster.waiting.append(lambda: (future, topic, value))
+            return future
+
+        def flush(self) -> None:
+            sent: list[Any] = [each() for each in cluster.waiting]
+            cluster.waiting.clear()
+            is_refused = any(value == calls[2].value for _, _, value in sent)
+            for future, topic, value in sent:
+                if is_refused:
+                    future.set_exception(InvalidTimestampError())
+                else:
+                    cluster.records.append((topic, value))
+                    future.set_result(None)
+
+    limits = PublisherLimits(backoff_min_s=0.001, backoff_max_s=0.002)
+    async with ObservationPublisher({}, limits=limits, producer_factory=lambda: Together(cluster)) as publisher:
+        for call in calls:
+            publisher.publish(call)
+    assert observed(cluster) == [call.value for call in calls if call is not calls[2]]
     assert publisher.stats.dropped == {"delivery_failed": 1}
 
 

@@ -38,9 +38,9 @@ def test_a_list_of_revoked_keys_that_cannot_be_read(listed: Any) -> None:
         parse_well_known(a_document(revoked_keys=listed))
 
 
-def test_a_revocation_in_upper_case_counts() -> None:
-    said = parse_well_known(a_document(revoked_keys=[f" {FINGERPRINT.upper()}\n"]))
-    assert FINGERPRINT in said.revoked_keys
+@pytest.mark.parametrize("listed", [f" {FINGERPRINT.upper()}\n", FINGERPRINT.removeprefix("sha256:")])
+def test_a_revocation_in_upper_case_or_without_a_prefix_counts(listed: str) -> None:
+    assert parse_well_known(a_document(revoked_keys=[listed])).revoked_keys == {FINGERPRINT}
 
 
 @pytest.mark.parametrize("name", ["developer_name", "contact", "domain"])
@@ -80,9 +80,16 @@ def test_a_document_that_is_built_is_read() -> None:
 KEY = "sha256:" + "ab" * 32
 
 
-@pytest.mark.parametrize("entry", [{"fingerprint": KEY}, {"fingerprint": f" {KEY.upper()} ", "reason": "of our own"}])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"fingerprint": KEY},
+        {"fingerprint": KEY.removeprefix("sha256:")},
+        {"fingerprint": f" {KEY.upper()} ", "reason": "of our own"},
+    ],
+)
 def test_a_key_is_revoked_whatever_else_its_entry_says(entry: dict[str, Any]) -> None:
-    """A revocation must not fail on a reason that is missing or unknown, or on upper case."""
+    """A revocation must not fail on a reason that is missing or unknown, on upper case, or for want of a prefix."""
     assert parse_revocations({"domain": "example.com", "revoked_keys": [entry]}).revoked_keys == {KEY}
 
 
