@@ -123,11 +123,7 @@ class Alerts:
 
     def follow(self, states: Mapping[str, Remembered | None]) -> None:
         for uid, state in states.items():
-            if (renamed := self._renamed_uids.pop(uid, None)) is not None:
-                self._renamed[renamed].discard(uid)
-            if isinstance(state, AlertState) and state.last.renamed_to is not None:
-                renamed = self._renamed_uids[uid] = replace(state.last, tool_name=state.last.renamed_to).uid()
-                self._renamed.setdefault(renamed, set()).add(uid)
+            self._follow_rename(uid, state)
             self._due_us.pop(uid, None)
             for uids in self._open.values():
                 uids.pop(uid, None)
@@ -149,6 +145,15 @@ class Alerts:
                 # What another alert speaks for is written nowhere, and what a rule suppresses waits for nobody.
                 is_reviewed = not {"acknowledged_by", "assigned_to"}.isdisjoint(state.triage or {})
                 self._open[state.severity_id][uid] = None if is_reviewed else state.first_us
+
+    def _follow_rename(self, uid: str, state: Remembered | None) -> None:
+        if (renamed := self._renamed_uids.pop(uid, None)) is not None:
+            self._renamed[renamed].discard(uid)
+            if not self._renamed[renamed]:
+                del self._renamed[renamed]
+        if isinstance(state, AlertState) and state.last.renamed_to is not None:
+            renamed = self._renamed_uids[uid] = replace(state.last, tool_name=state.last.renamed_to).uid()
+            self._renamed.setdefault(renamed, set()).add(uid)
 
     def any_due_by(self, now_us: int) -> bool:
         """Return True if an alert has something to write or is forgotten by a time, microseconds since the epoch."""
