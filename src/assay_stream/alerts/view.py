@@ -171,8 +171,9 @@ class AlertView(AlertRow):
 
     @property
     def is_repeated(self) -> bool:
-        """Whether it says again that an alert is open, and nothing else."""
-        return bool(self.fact("mcp_repeats")) and not self.fact("mcp_act")
+        """Whether it says again that an alert is open, and nothing else but what joined it meanwhile."""
+        is_update = self.activity_id == Activity.UPDATE
+        return is_update and bool(self.fact("mcp_repeats")) and not self.fact("mcp_act")
 
     def key(self) -> str:
         """Return the idempotency key: the same for every delivery of one alert record."""

@@ -292,11 +292,18 @@ class Inventory:
         write_digests(self._connection, "alert", number, named)
 
     def _drop_repeated(self, number: int, view: AlertView) -> None:
-        """Drop the latest record of an alert if both it and the new one only repeat the alert, with their number."""
-        latest = "SELECT id, body FROM alert_record WHERE alert = ? ORDER BY id DESC LIMIT 1"
-        for row, body in self._connection.execute(latest, (number,)).fetchall() if view.is_repeated else ():
-            if view_of(read_alert(decompressed(body))).is_repeated:
-                self._connection.execute("DELETE FROM alert_record WHERE id = ?", (row,))
+        """Drop the latest record of an alert if both it and the new one only repeat the alert, with their number.
+
+        Where nothing joined the alert, all of them say what the record before the latest does, but for that number.
+        """
+        if not view.is_repeated:
+            return
+        latest = "SELECT id, body FROM alert_record WHERE alert = ? ORDER BY id DESC LIMIT 2"
+        found = self._connection.execute(latest, (number,)).fetchall()
+        views = [view_of(read_alert(decompressed(body))) for _, body in found]
+        said = {(each.severity_id, each.fact("mcp_reasons")) for each in (view, *views)}
+        if len(views) == 2 and views[0].is_repeated and len(said) == 1:
+            self._connection.execute("DELETE FROM alert_record WHERE id = ?", found[0][:1])
 
     def _finding(self, record: Record) -> None:
         entry = decode_entry(record.value)
