@@ -238,6 +238,7 @@ def test_an_erasure_under_a_hold_counts_for_nothing_and_is_reported(tmp_path: Pa
     assert all_bytes(kept.erase("sealed")) == all_bytes(tmp_path / "sealed")
     listed = run("evidence", "erasures", "--control", tmp_path / "archive").stdout
     assert "counts for nothing: hold case-9 stood" in listed
+    assert "hold.remove case-9; by " in listed, "it has no scope, neither everything"
 
 
 def test_a_hold_that_came_later_stops_the_command(tmp_path: Path) -> None:

@@ -231,6 +231,7 @@ def test_pods_get_no_variables_of_services(manifests: list[Manifest]) -> None:
         (["--strimzi", "kafka", "--keda", "--authentication", "token"], "--keda needs --authentication scram or tls"),
         ([], "give --strimzi, or --ca-secret"),
         (["--ca-secret", "brokers"], "set ASSAY_STREAM_BOOTSTRAP_SERVERS"),
+        (["--strimzi", "kafka", "--image", "registry.example/assay-stream@sha256:DIGEST"], "--image must be NAME"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, options: list[str], what: str) -> None:

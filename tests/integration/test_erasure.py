@@ -69,6 +69,7 @@ async def test_what_is_erased_and_what_is_held(deployment: Deployment, tmp_path:
     listed, expiring = await run(deployment, "evidence", "erasures", code=1)
     assert "hold.set case-9" in listed
     assert f"--entity-name {deployment.topics[Role.CALLS]} --add-config retention.ms=-1" in expiring
+    assert f"kafka-configs.sh --bootstrap-server {deployment.bootstrap} --alter " in expiring
     assert deployment.topics[Role.EVIDENCE] not in expiring
     await run(deployment, "store", "run", "--store", store, "--once")
     _, refused = await run(deployment, "store", "run", "--store", store, "--once", "--rebuild", code=2)

@@ -41,6 +41,14 @@ def test_apply_creates_every_topic_once(bare: Deployment) -> None:
     assert set(states(bare).values()) == {"ok"}
 
 
+def test_a_mirror_that_is_not_there_is_not_to_be_created(bare: Deployment) -> None:
+    """Topics under the name of a lost cluster come from MirrorMaker, and nothing else may write there."""
+    bare.run("topics", "apply")
+    done = bare.run("topics", "restore-mirror", "nowhere")
+    assert (done.returncode, "topic_missing: no such topic: nowhere." in done.stderr) == (2, True)
+    assert ("topics apply" in done.stderr, "docs/failover.md" in done.stderr) == (False, True)
+
+
 def test_other_partitions_are_refused_and_left_alone(bare: Deployment) -> None:
     """apply never alters a topic: it says what differs, exits 2, and show exits 1."""
     bare.run("topics", "apply")

@@ -161,7 +161,8 @@ _LAST_ORIGIN = Origin(topic="\U0010ffff", partition=2**63, offset=2**63)
 @dataclass(slots=True, eq=False)
 class Controls:
     pins: dict[str, list[Pin]] = field(default_factory=dict)
-    policies: list[Policy] = field(default_factory=list)
+    policies: dict[str | None, list[Policy]] = field(default_factory=dict)
+    """By tool; those of the whole server under ``None``."""
     key_decisions: list[KeyDecision] = field(default_factory=list)
     discoveries: dict[str, list[Discovery]] = field(default_factory=dict)
     first_uses: dict[tuple[str, str], FirstUse] = field(default_factory=dict)
@@ -186,7 +187,7 @@ class Controls:
                 self._add(self.pins.setdefault(fact.tool_name, []), fact)
                 self._latest_pins.pop(fact.tool_name, None)
             case Policy():
-                self._add(self.policies, fact)
+                self._add(self.policies.setdefault(fact.tool_name, []), fact)
             case KeyDecision():
                 self._add(self.key_decisions, fact)
             case Discovery():
@@ -247,15 +248,13 @@ class Controls:
 
     def own_policy_as_of(self, tool_name: str | None, when: When) -> DigestPolicy | None:
         """Return the digest policy set for a tool by name, or with ``None`` for the whole server."""
-        for policy in reversed(_until(self.policies, when)):
-            if policy.tool_name == tool_name:
-                return digest_policy(policy)
-        return None
+        acts = _until(self.policies.get(tool_name, ()), when)
+        return digest_policy(acts[-1]) if acts else None
 
     def policies_as_of(self, when: When) -> list[Policy]:
         """Return the policies in force, the server's first, then by tool."""
-        latest = {policy.tool_name: policy for policy in _until(self.policies, when)}
-        return [policy for _, policy in sorted(latest.items(), key=lambda item: item[0] or "") if policy.enforcement]
+        acts_of = (_until(acts, when) for _, acts in sorted(self.policies.items(), key=lambda item: item[0] or ""))
+        return [acts[-1] for acts in acts_of if acts and acts[-1].enforcement]
 
     def key_acts_as_of(self, when: When) -> Sequence[KeyDecision]:
         return _until(self.key_decisions, when)

@@ -17,10 +17,19 @@ from assay_stream.alerts.formats import as_lines, read_alert, view_of
 from assay_stream.alerts.page import as_json, as_markdown, as_page, as_text, severity_style
 from assay_stream.alerts.view import AlertRow, AlertSelection, ReviewState, SeverityLevel, by_group, row_of, short_uids
 from assay_stream.cli.decisions import Deciding, DecidingOnServer
-from assay_stream.cli.options import AlertFile, Bootstrap, Format, WebPort, input_lines, time_option
-from assay_stream.cli.output import Colour, Painter, print_json, print_line
+from assay_stream.cli.options import (
+    AlertFile,
+    AnyServerId,
+    AsJson,
+    Bootstrap,
+    Format,
+    WebPort,
+    input_lines,
+    time_option,
+)
+from assay_stream.cli.output import Colour, Painter, print_json, print_line, print_rows
 from assay_stream.cli.shared import Refusals, argument, ends_now, flag, follow, on_kafka, option, say, show_refused
-from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store, record_in
+from assay_stream.cli.store_sources import AlertOptions, HistoryOptions, StoryOptions, every_row, open_store, record_in
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.files.local import path_text, read_config
@@ -28,6 +37,7 @@ from assay_stream.forward.receivers import EXAMPLE_ENTERPRISE, TO, Entry, Subscr
 from assay_stream.kafka.ranges import read_records
 from assay_stream.model.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
 from assay_stream.model.fields import compile_glob
+from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.plugins import FORMATS, RECEIVERS
@@ -84,8 +94,31 @@ def suppress(
 def unsuppress(server_id: RuleServer, id_: RuleId, by: DecidingOnServer) -> None:
     """Remove a suppression rule. Name the server that it was set for; without a rule of that name it is refused."""
     by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": server_id, "id": id_}))
+    where = "every server" if server_id == ANY_SERVER else server_id
     unchecked = "" if by.output is None and not by.new else ", if there is one"
-    say(f"rule {id_} on {'every server' if server_id == '*' else server_id} ends{unchecked}")
+    say(f"rule {id_} on {where} ends{unchecked}")
+
+
+_RULE = ("server_id", "rule_id", "kind", "tool", "field", "detection", "until", "author", "since", "reason")
+
+
+def rules(looking: HistoryOptions, server_id: AnyServerId = None, as_json: AsJson = False) -> None:
+    """List the suppression rules in force, with who set them and why. With --server-id, those that cover it."""
+    with open_store(looking, Role.CHANGES) as opened:
+        changes = every_row(lambda paging: opened.store.decisions(paging=paging))
+        acts = [row for row in changes if row.change.startswith("suppression.")]
+    # What is read last counts, whatever its time; all of one server is in one partition.
+    latest = {(row.server_id, row.content["rule_id"]): row for row in sorted(acts, key=lambda row: row.origin)}
+    listed = []
+    for (server, _), row in sorted(latest.items()):
+        until_us = row.content.get("until_us")
+        is_over = row.change == "suppression.remove" or (until_us is not None and until_us <= time.time_ns() // 1_000)
+        if not is_over and (server_id is None or server in (ANY_SERVER, server_id)):
+            times = {"until": until_us and time_text(until_us), "since": time_text(row.time_us)}
+            listed.append({name: (row.content | times).get(name) for name in _RULE})
+    print_rows(listed, _RULE, "json" if as_json else "table", whole=True)
+    if not listed and not as_json:
+        say("nothing to show")
 
 
 ServerFilter = Annotated[str | None, option("Only alerts about this server.")]
@@ -420,5 +453,5 @@ alerts_app.command()(show)
 alerts_app.command()(explain)
 for name, text in ACTS.items():
     alerts_app.command(name, help=text)(assign if name == "assign" else _act(name))
-for command in (suppress, unsuppress, export, forward):
+for command in (suppress, unsuppress, rules, export, forward):
     alerts_app.command()(command)

@@ -136,7 +136,8 @@ def archive(
 
             (source if whole is None else whole).read(take, meter=meter)
         aside.path(output / ARCHIVE_MANIFEST).write_bytes(_manifest(source, joined, last, whole))
-        for role in wanted.union(log_ends.READ):
+        # An earlier archive goes as a whole, whatever topics it had.
+        for role in Role if (output / ARCHIVE_MANIFEST).exists() else wanted.union(log_ends.READ):
             for suffix in _SUFFIX.values():
                 aside.remove(output / f"{file_of(role)}{suffix}")
         if not counts.total():

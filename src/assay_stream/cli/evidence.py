@@ -301,9 +301,11 @@ def print_act(row: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(row)
         return
-    scope = " ".join(f"{name}={value}" for name, value in row.get("scope", {}).items()) or "everything"
     more = [f"{name} {row[name]}" for name in ("erased", "records", "state") if name in row]
-    what = f"{row['act']} {row['id']}: {scope}; by {row['author']}, {row['time']}: {row['reason']} ({row['record']})"
+    what = f"{row['act']} {row['id']}"
+    if "scope" in row:
+        what += f": {' '.join(f'{name}={value}' for name, value in row['scope'].items()) or 'everything'}"
+    what += f"; by {row['author']}, {row['time']}: {row['reason']} ({row['record']})"
     print_line(shown("; ".join([what, *more])))
 
 
@@ -408,8 +410,8 @@ def erasures(control: ControlFiles = None, as_json: AsJson = False, bootstrap_se
     for topic, found in sorted(limited.items()):
         say(f"{topic} still expires despite the hold ({json_line(found)}); to keep its records:")
         say(
-            f"  kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config "
-            + ",".join(f"{name}={value}" for name, value in _UNLIMITED.items())
+            f"  kafka-configs.sh --bootstrap-server {settings.bootstrap_servers} --alter --entity-type topics "
+            f"--entity-name {topic} --add-config " + ",".join(f"{name}={value}" for name, value in _UNLIMITED.items())
         )
     return bool(limited)
 

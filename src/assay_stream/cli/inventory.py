@@ -94,7 +94,7 @@ def coverage(
 
     Times are event times; silence is measured back from --until or, without it, from the latest record. Exit code 0:
     every call is based on a list, and no observer is silent. 1: a row has the gap never_listed, calls_unlisted,
-    observations_lost or silent. 3: a line could not be read. 5: nothing is recorded.
+    observations_lost, silent or names_beyond_limit. 3: a line could not be read. 5: nothing is recorded.
     """
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     counted = CoverageCounts(since_us=since, until_us=until)

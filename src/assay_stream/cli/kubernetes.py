@@ -34,6 +34,7 @@ _MODE = 0o440
 """Of files from Secrets: for the process's group alone. The sealer refuses a key that others can read."""
 _PAGES_PORT = 6066
 _TLS, _KAFKA = "/run/assay-stream/brokers", "/run/assay-stream/user"
+_IMAGE = re.compile(r"[^@\s]+(@sha256:[0-9a-f]{64}|@sha512:[0-9a-f]{128})?")
 _STOP_MARGIN_S = 15
 _STARTED_LOOK_S = 5
 _ABOUT_PLACES = ("bootstrap_servers", "security_protocol", "group_instance_id", "web_host", "web_port")
@@ -160,6 +161,8 @@ def kubernetes(deployment: Deployment) -> None:
     Example: assay-stream deploy kubernetes --strimzi kafka --image assay-stream@sha256:... --output manifests
     """
     output, processes = deployment.output, deployment.processes
+    if not _IMAGE.fullmatch(deployment.image):
+        raise ConfigurationError("bad_option", "--image must be NAME, NAME:TAG or NAME@sha256:<64 hexadecimal digits>")
     if deployment.keda and deployment.authentication is Authentication.TOKEN:
         raise ConfigurationError("bad_option", "--keda needs --authentication scram or tls: KEDA cannot use the token")
     if not (deployment.ca_secret or deployment.strimzi):

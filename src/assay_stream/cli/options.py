@@ -114,9 +114,9 @@ def tools_in(content: object) -> list[dict[str, Any]] | None:
 Force = Annotated[bool, flag("Replace existing results once the new ones are complete.", "--force")]
 
 
-def refuse_existing_file(path: Path, *, force: bool) -> None:
+def refuse_existing_file(path: Path, *, force: bool, otherwise: str = "give --force to replace it") -> None:
     if not force and path.is_file() and path.stat().st_size:
-        raise ConfigurationError("output_exists", f"{path} exists: choose another name, or give --force to replace it")
+        raise ConfigurationError("output_exists", f"{path} exists: choose another name, or {otherwise}")
 
 
 def refuse_filled_folder(folder: Path, *, force: bool, leftovers: Collection[str] = (), hint: str = "") -> None:

@@ -202,7 +202,7 @@ def verify(
     for text in expect or ():
         expected += expected_in(read_input(Path(text)), text) if Path(text).exists() else [expected_of(text)]
     if write_head is not None and str(write_head) not in (expect or ()):
-        refuse_existing_file(write_head, force=False)
+        refuse_existing_file(write_head, force=False, otherwise=f"expect what is in it, too: --expect {write_head}")
     elif write_head is not None and partition:
         raise ConfigurationError(
             "bad_option", "the heads of some partitions must not replace those of all: leave out --partition"

@@ -262,6 +262,8 @@ def open_archive(
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
+"""Behind a byte from 0x50 to 0x5f: a frame to skip (RFC 8878, 3.1.2), with which pzstd begins its files."""
 _ZSTD_PIECE_BYTES = 256
 """Fed to the decompressor at once: four bytes can make a block of 128 KiB, so this makes 8 MiB at most."""
 _ONE_GZIP_MEMBER: Final = 16 + zlib.MAX_WBITS
@@ -287,9 +289,11 @@ def opened(
         with reading(path):
             magic = raw.read(4)
             raw.seek(0)
+        if not magic and path.suffix in (".gz", ".zst"):
+            raise InputError("archive_truncated", f"{path.name} is empty, not a compressed file: fetch it again")
         if magic.startswith(_GZIP):
             stream: Any = _GzipMember(raw) if one_member else gzip.GzipFile(fileobj=raw)
-        elif magic == _ZSTD:
+        elif magic == _ZSTD or (magic[1:] == _ZSTD_SKIPPABLE and magic[0] >> 4 == 5):
             # The library refuses frames that need more memory than this.
             stream = _Frames(zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX), raw)
         else:

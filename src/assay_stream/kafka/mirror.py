@@ -225,7 +225,10 @@ class Mirror:
             InputError: ``bad_checkpoint``; as ``reroute``.
         """
         mirrored = self._settings.model_copy(update={"topic_prefix": f"{self._alias}.{self._settings.topic_prefix}"})
-        async with LogRanges(mirrored, (Role.EVIDENCE, Role.CHECKPOINTS, *_INPUTS)) as logs:
+        roles, names = (Role.EVIDENCE, Role.CHECKPOINTS, *_INPUTS), topic_names(mirrored)
+        fix = "MirrorMaker makes them: give its name for the lost cluster, and the same topic prefix (docs/failover.md)"
+        await places_of(mirrored, [names[role] for role in roles], fix)
+        async with LogRanges(mirrored, roles) as logs:
             await self.take(logs, await self._pairs())
 
     async def take(self, logs: LogRanges, pairs: Pairs) -> None:

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from assay_stream.errors import AssayStreamError, ConfigurationError, OperatingError
+from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
 
 _LIMIT_MS = 5_000
 
@@ -97,6 +97,22 @@ async def why_refused(connection: Mapping[str, Any]) -> AssayStreamError | None:
             made.close()
             return None
     return found
+
+
+async def why_away(error: Exception, connection: Mapping[str, Any] | None) -> str:
+    """Return for a log what keeps a process from the brokers, and what to fix.
+
+    Args:
+        error: what ended the last attempt.
+        connection: asked of the brokers once more where the error does not say; ``None`` where that cannot be done.
+    """
+    known = explained(error)
+    if isinstance(known, ConfigurationError | IntegrityError):
+        return str(known)
+    refused = None if connection is None else await why_refused(connection)
+    if refused is None and (isinstance(error, OSError) or type(error).__name__ == "KafkaConnectionError"):
+        return "broker_unreachable: no broker answers. Start it, or correct the address of the brokers"
+    return str(refused or known or type(error).__name__)
 
 
 def explained(error: BaseException) -> AssayStreamError | None:

@@ -43,7 +43,7 @@ from typing import Any, Literal, Self, TypeVar
 from assay_stream.canonical.digest import DigestKey
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.publishing import KafkaProducer, disconnect, is_too_large, kafka_producer, send_all
-from assay_stream.kafka.refusals import explained, why_refused
+from assay_stream.kafka.refusals import why_away
 from assay_stream.limits import DEFAULT_LIMITS, SPOOL_LIMITS
 from assay_stream.model.record import LOSS_TYPE, OBSERVER_HEADER, TOPIC_NAMES, Role
 from assay_stream.observe.observation import Observation, ObservationKind, Vantage, loss_event, with_keyed_digests
@@ -502,10 +502,7 @@ class ObservationPublisher:
         self._is_away, connection = True, self.connection if self.producer_factory is None else None
         why = ""
         if not self._given_up.is_set():
-            cause = explained(error)
-            if not isinstance(cause, ConfigurationError) and connection is not None:
-                cause = _run_with_lookups(why_refused(connection))
-            why = type(error).__name__ if cause is None else str(cause)
+            why = _run_with_lookups(why_away(error, connection))
         servers = (connection or {}).get("bootstrap_servers")
         where = "" if not servers else f" at {servers if isinstance(servers, str) else ','.join(servers)}"
         _log.warning("cannot deliver observations to Kafka%s, still trying: %s", where, why)

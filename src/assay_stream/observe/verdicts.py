@@ -17,8 +17,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from assay_stream.bindings.controls import Ruling, VerdictTable
-from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
-from assay_stream.kafka.refusals import explained, why_refused
+from assay_stream.errors import ConfigurationError, IntegrityError
+from assay_stream.kafka.refusals import why_away
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action
@@ -167,12 +167,7 @@ class VerdictClient:
     async def _endure(self, error: Exception) -> bool:
         """Reconnect after any failure; the latest verdicts stay in force."""
         if not self._complained or isinstance(error, IntegrityError):
-            # Our own errors quote nothing; others may name hosts and users.
-            cause = explained(error)
-            if not isinstance(cause, AssayStreamError) or isinstance(cause, OperatingError):
-                cause = await why_refused(self.connection)
-            what = type(error).__name__ if cause is None else str(cause)
-            _log.warning("cannot follow the verdicts, still trying: %s", what)
+            _log.warning("cannot follow the verdicts, still trying: %s", await why_away(error, self.connection))
         self._complained = True
         until_s, self._pause_s = time.monotonic() + self._pause_s, min(self._pause_s * 2, _BACKOFF_MAX_S)
         while not self._closing.is_set() and time.monotonic() < until_s:

@@ -41,7 +41,7 @@ from assay_stream.model.record import Record, Role
 from assay_stream.readmodel.calls import Calls, calls_in, decompressed, drop_calls, drop_marks, mark_hasher, name_code
 from assay_stream.readmodel.inventory import Inventory
 from assay_stream.readmodel.rows import INT64_MAX
-from assay_stream.readmodel.schema import failures, meta, put_meta, used_bytes
+from assay_stream.readmodel.schema import REBUILD, failures, meta, put_meta, used_bytes
 
 ROLES = (*(Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.FINDINGS, Role.ALERTS), Role.EVIDENCE)
 """What the store is filled from."""
@@ -179,7 +179,7 @@ class Filler:
                 raise ConfigurationError(
                     "store_of_another",
                     f"the store was filled from {before}, not from {deployment}: give each deployment a store of its "
-                    "own, or begin again with --rebuild",
+                    f"own, or {REBUILD}",
                 )
             put_meta(self.connection, "deployment", deployment)
             if oldest_us is not None:

@@ -358,7 +358,7 @@ def _is_superseded(fact: _Decision, before: Controls) -> bool:
         case Pin():
             same = [known for known in before.pins.get(fact.tool_name, ()) if _is_about_same_pin(fact, known)]
         case Policy():
-            same = [known for known in before.policies if known.tool_name == fact.tool_name]
+            same = before.policies.get(fact.tool_name, ())
         case KeyDecision():
             same = [known for known in before.key_decisions if _is_about_same_key(fact, known)]
         case Discovery():

@@ -154,7 +154,7 @@ def verdicts_of(server_id: str, server: ServerBindings) -> Verdicts:
         for name, full in catalogue.tools.items():
             in_force.setdefault(name, []).append(None if full is None else server.fingerprint_of(catalogue, full))
     general = controls.policy_as_of("", AFTER_ALL_US)
-    names = {*in_force, *controls.pins, *(policy.tool_name for policy in controls.policies if policy.tool_name)}
+    names = {*in_force, *controls.pins, *filter(None, controls.policies)}
     for name in sorted(names):
         pins = controls.pins_as_of(name, AFTER_ALL_US)
         policy = controls.policy_as_of(name, AFTER_ALL_US)

@@ -120,7 +120,7 @@ def tools_offered_now(server: ServerBindings) -> list[str]:
 def knows_tool(server: ServerBindings, tool_name: str) -> bool:
     """Return True if a kept list, or a decision, names the tool."""
     controls = server.controls
-    decided = {fact.tool_name for fact in controls.policies} | {fact.tool_name for fact in controls.key_decisions}
+    decided = {*controls.policies, *(fact.tool_name for fact in controls.key_decisions)}
     listed = (name for each in server.catalogues.values() for name in (*each.tools, *each.ambiguous))
     return tool_name in controls.pins or tool_name in decided or tool_name in listed
 
@@ -155,7 +155,7 @@ def history_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | 
     for _, server in _servers(bindings, server_id):
         controls = server.controls
         facts += [act for acts in controls.pins.values() for act in acts]
-        facts += controls.policies
+        facts += [act for acts in controls.policies.values() for act in acts]
         facts += controls.key_decisions
     facts.sort(key=lambda fact: fact.position)
     return [_history_row(fact) for fact in facts if tool_name is None or fact.tool_name in (tool_name, None)]

@@ -247,6 +247,33 @@ def test_it_claims_no_more_than_it_knows(tmp_path: Path) -> None:
     assert "if there is one" in run("unsuppress", *HERE, "--output", tmp_path / "o").stderr
 
 
+def test_rules_in_force_are_listed_with_who_set_them(tmp_path: Path) -> None:
+    """Neither those that were replaced or taken back, nor those that are over; for a server also those of all."""
+    setting = [
+        ("suppress", *HERE, "--kind", "tool_changed", "--field", "title"),
+        ("suppress", *HERE, "--server-id", "*", "--id", "all", "--until", "2999-03-01T10:00:00Z"),
+        ("suppress", *HERE, "--id", "gone"),
+        ("unsuppress", *HERE, "--id", "gone"),
+        ("suppress", *HERE, "--server-id", "other"),
+    ]
+    files = [tmp_path / f"{number}.ndjson" for number in range(6)]
+    assert [run(*words, "--output", file).exit_code for words, file in zip(setting, files, strict=False)] == [0] * 5
+    over = json.loads(files[0].read_bytes())
+    over |= {"id": "over", "data": over["data"] | {"id": "over", "until": "2026-01-01T00:00:00Z"}}
+    files[5].write_text(json.dumps(over))
+    inputs = [word for file in files for word in ("--input", file)]
+    rows = [json.loads(line) for line in run("rules", *inputs, "--json").stdout.splitlines()]
+    assert [f"{row['server_id']}/{row['rule_id']}" for row in rows] == ["*/all", "other/rule-1", "server/rule-1"]
+    assert {name: rows[2][name] for name in ("kind", "field", "author", "reason", "until")} == {
+        "kind": "tool_changed", "field": "title", "author": "ann", "reason": "noise", "until": None,
+    }  # fmt: skip
+    assert rows[0]["until"].startswith("2999-03-01T10:00:00")
+    table = run("rules", *inputs, "--server-id", "server").stdout
+    assert ("all" in table, "other" in table) == (True, False)
+    nothing = run("rules", "--input", files[3])
+    assert (nothing.exit_code, nothing.stderr.endswith("nothing to show\n")) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("options", "covered"),
     [

@@ -104,6 +104,22 @@ def test_an_archive_is_replaced_only_when_asked(tmp_path: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"archive.json", "calls.ndjson"}
 
 
+def test_an_archive_of_all_topics_is_replaced_whole(tmp_path: Path) -> None:
+    """Its files of other topics would pass for what the new one has; where no archive was, results stay."""
+    folder = tmp_path / "kept"
+    assert run("archive", "--output", folder, "--topics", "calls", "--compression", "none").exit_code == 0
+    for name in ("evidence.ndjson.gz", "state-bindings.ndjson.zst", "notes.txt"):
+        (folder / name).touch()
+    assert run("archive", "--output", folder, "--force", "--compression", "none").exit_code == 0
+    written = {"archive.json", "calls.ndjson", "control.ndjson", "snapshots.ndjson"}
+    assert {path.name for path in folder.iterdir()} == {*written, "notes.txt"}
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "evidence.ndjson").write_text("kept")
+    assert run("archive", "--output", results, "--force", "--compression", "none").exit_code == 0
+    assert {path.name for path in results.iterdir()} == {*written, "evidence.ndjson"}
+
+
 def test_an_archive_that_fails_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that goes away while it is read."""
     folder = tmp_path / "kept"

@@ -371,6 +371,7 @@ def test_a_head_is_written_only_of_what_holds_and_over_nothing_unknown(folder: P
     fleet.write(folder / "fleet")
     refused = run_verify(folder, "--write-head", folder / "head.json", of="fleet")
     assert (refused.returncode, "output_exists" in refused.stderr) == (2, True)
+    assert f"--expect {folder / 'head.json'}" in refused.stderr, "there is no --force"
     verify_fleet(folder, "--expect", folder / "head.json", "--write-head", folder / "head.json")
     after = (folder / "head.json").read_bytes()
     assert after != before

@@ -28,6 +28,7 @@ FORMS = {
     "gzip twice": gzip.compress(TEXT[:100]) + gzip.compress(TEXT[100:]),
     "zstd": zstandard.compress(TEXT),
     "zstd twice": zstandard.compress(TEXT[:100]) + zstandard.compress(TEXT[100:]),
+    "zstd behind a skippable frame": b"\x5f\x2a\x4d\x18\x04\x00\x00\x00size" + zstandard.compress(TEXT),
 }
 
 
@@ -53,6 +54,14 @@ def test_every_form_gives_the_same_bytes(form: str, tmp_path: Path) -> None:
 def test_a_cut_file_is_named_as_cut(form: str, tmp_path: Path) -> None:
     path = tmp_path / "any"
     path.write_bytes(FORMS[form][:-20])
+    assert refused(path) == "archive_truncated"
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_an_empty_file_that_should_be_compressed_is_named_as_cut(suffix: str, tmp_path: Path) -> None:
+    """An archive without records has a header and a trailer, too: no byte at all is a copy that failed."""
+    path = tmp_path / f"calls.ndjson.{suffix}"
+    path.touch()
     assert refused(path) == "archive_truncated"
 
 

@@ -10,7 +10,7 @@ import pytest
 from aiokafka import errors as kafka
 
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
-from assay_stream.kafka.refusals import _refusal_of, explained, why_refused
+from assay_stream.kafka.refusals import _refusal_of, explained, why_away, why_refused
 from tests.support.deployment import free_port
 
 
@@ -97,3 +97,21 @@ def test_our_own_errors_stay_what_they_are(error: Exception) -> None:
 
 def test_a_defect_is_not_explained_away() -> None:
     assert explained(KeyError("x")) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (kafka.KafkaConnectionError(), "broker_unreachable: no broker answers."),
+        (TimeoutError(), "broker_unreachable: no broker answers."),
+        (kafka.KafkaTimeoutError(), "brokers_failing: the brokers failed (KafkaTimeoutError)"),
+        (kafka.TopicAuthorizationFailedError("t"), "not_authorized: "),
+        (IntegrityError("foreign_verdict", "not ours"), "foreign_verdict: not ours"),
+        (ValueError("quotes"), "ValueError"),
+    ],
+)
+@pytest.mark.parametrize("connection", [None, {"bootstrap_servers": "127.0.0.1:1"}])
+async def test_a_log_says_what_keeps_a_process_from_the_brokers(
+    error: Exception, told: str, connection: dict[str, str] | None
+) -> None:
+    assert (await why_away(error, connection)).startswith(told)

@@ -567,7 +567,8 @@ def test_repetitions_of_an_alert_do_not_push_out_what_was_done_about_it() -> Non
             unmapped |= {"mcp_act": "assign", "mcp_act_by": "ann", "mcp_assigned_to": "bob"}
         elif number:
             unmapped |= {"mcp_repeats": number}
-        body = orjson.dumps(alert | {"time": alert["time"] + number, "unmapped": unmapped})
+        activity_id = 2 if number else 1
+        body = orjson.dumps(alert | {"activity_id": activity_id, "time": alert["time"] + number, "unmapped": unmapped})
         return record._replace(origin=record.origin._replace(offset=number), value=body)
 
     connection = schema.temporary()
@@ -578,22 +579,32 @@ def test_repetitions_of_an_alert_do_not_push_out_what_was_done_about_it() -> Non
     assert connection.execute("SELECT records FROM alert").fetchall() == [(100,)]
 
 
-def test_what_joined_an_alert_is_no_repetition() -> None:
-    """It has a number of repetitions, too. When the alert became more severe must not be lost."""
+def test_what_joins_or_ends_an_alert_is_no_repetition_of_it() -> None:
+    """It is shown with its time, and so is the last repetition before it."""
     record = next(r for r in history() if r.role is Role.ALERTS)
     alert = orjson.loads(record.value or b"")
-
-    def written(number: int) -> Record:
-        more = {"mcp_repeats": number} | ({"mcp_reasons": "pin_mismatch"} if number >= 3 else {})
-        body = alert | {"time": alert["time"] + number, "unmapped": alert["unmapped"] | (more if number else {})}
-        if number >= 3:
-            body |= {"severity_id": 5, "message": f"{alert['message']}; pin_mismatch"}
-        return record._replace(origin=record.origin._replace(offset=number), value=orjson.dumps(body))
-
+    update: dict[str, object] = {"activity_id": 2}
+    joined = {"mcp_reasons": "pin_mismatch"}
+    with_reason = {"message": f"{alert['message']}; pin_mismatch"}
+    written: list[tuple[dict[str, object], dict[str, object]]] = [
+        (update, {"mcp_repeats": 1}),
+        (update, {"mcp_repeats": 2}),
+        (update | with_reason, {"mcp_repeats": 3, **joined}),
+        (update | with_reason, {"mcp_repeats": 4, **joined}),
+        (update | with_reason, {"mcp_repeats": 5, **joined}),
+        (
+            {"activity_id": 3, "activity_name": "Close"} | with_reason,
+            {"mcp_repeats": 5, "mcp_resolved_by": "decided", **joined},
+        ),
+    ]
+    bodies = [record.value or b""]
+    bodies += [orjson.dumps(alert | top | {"unmapped": alert["unmapped"] | more}) for top, more in written]
+    places = [record.origin._replace(offset=number) for number in range(len(bodies))]
     connection = schema.temporary()
-    fill(connection, [written(number) for number in range(9)])
+    fill(connection, [record._replace(origin=place, value=body) for place, body in zip(places, bodies, strict=True)])
     kept = connection.execute("SELECT body FROM alert_record ORDER BY id").fetchall()
-    assert [orjson.loads(decompressed(body))["time"] - alert["time"] for (body,) in kept] == [0, 2, 3, 8]
+    repeats = [orjson.loads(decompressed(body))["unmapped"].get("mcp_repeats") for (body,) in kept]
+    assert repeats == [None, 2, 3, 5, 5]
 
 
 def _rule(key: str, name: str, offset: int, *, is_set: bool = True) -> Record:

@@ -141,7 +141,7 @@ def test_a_store_belongs_to_one_deployment() -> None:
     filler = Filler(schema.temporary())
     filler.begin("cluster a")
     filler.begin("cluster a")
-    with pytest.raises(ConfigurationError, match="store_of_another"):
+    with pytest.raises(ConfigurationError, match=r"store_of_another.*store run --rebuild"):
         filler.begin("cluster b")
 
 
