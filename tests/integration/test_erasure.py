@@ -76,5 +76,7 @@ async def test_what_is_erased_and_what_is_held(deployment: Deployment, tmp_path:
     assert "held" in refused
     _, refused = await run(deployment, "archive", "--output", tmp_path / "archive", "--force", code=2)
     assert "held" in refused
+    _, refused = await run(deployment, "evidence", "release", "--id", "case-8", "--reason", "closed", code=2)
+    assert "hold_not_known: there is no legal hold case-8, only case-9" in refused
     await run(deployment, "evidence", "release", "--id", "case-9", "--reason", "closed")
     await run(deployment, "evidence", "erasures")

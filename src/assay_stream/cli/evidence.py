@@ -384,6 +384,11 @@ def hold(which: ScopeOptions, by: Deciding, id_: HoldId) -> None:
 @evidence_app.command()
 def release(by: Deciding, id_: HoldId) -> None:
     """Release a legal hold. Restore by hand the retention settings that you changed for it."""
+    if by.output is None:
+        standing = {each.scope_id for each in known_erasures(None, by.bootstrap_servers).holds()}
+        if id_ not in standing:
+            others = f", only {', '.join(sorted(standing))}" if standing else ""
+            raise InputError("hold_not_known", f"there is no legal hold {id_}{others}: check --id")
     by.decide((HOLD_REMOVE_TYPE, {"server_id": ANY_SERVER, "id": id_}))
     say(f"released: {id_}. Then: `topics show` names topics whose retention differs from what it was")
 

@@ -273,11 +273,12 @@ class SuppressionRule:
         Args:
             time_us: time of the alert, microseconds since the epoch.
         """
+        name = finding.tool_name  # instructions and prompts are no tool of any name
         return (
             self.server_id in (ANY_SERVER, finding.server_id)
             and self.kind in (None, finding.kind.value)
             and (self.until_us is None or time_us < self.until_us)
-            and (self.tool is None or compile_glob(self.tool).fullmatch(finding.tool_name or "") is not None)
+            and (self.tool is None or (name is not None and compile_glob(self.tool).fullmatch(name) is not None))
             and self.detection in (None, finding.detection and finding.detection.agent)
             and (self.field is None or set(finding.changed_fields) == {self.field})
         )

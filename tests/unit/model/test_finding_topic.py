@@ -9,7 +9,7 @@ from assay_stream.model.fields import compile_glob
 from assay_stream.model.finding import Suppression, decode_entry, name_group
 from assay_stream.model.record import Output, Role
 from tests.support.errors import raises_code
-from tests.support.findings import a_claim, a_rule, at
+from tests.support.findings import a_claim, a_finding, a_rule, at
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,12 @@ def test_a_rule_that_covers_shadowed_tools_or_their_folds_goes_everywhere(kind: 
 )
 def test_a_glob_matches_whole_names(glob: str, name: str, expected: bool) -> None:
     assert (compile_glob(glob).fullmatch(name) is not None) is expected
+
+
+@pytest.mark.parametrize(("about", "expected"), [({}, True), ({"tool_name": None, "item_name": "review"}, False)])
+def test_a_rule_about_tools_covers_nothing_else(about: dict[str, Any], expected: bool) -> None:
+    """Whoever silences the tools of a server still hears of its instructions and prompts."""
+    assert a_rule(tool="*").covers(a_finding(**about), at(0)) is expected
 
 
 @pytest.mark.parametrize("glob", ["[", "a[bc", "[]", "[!]", "a]", "[[a]]"])
