@@ -22,7 +22,8 @@ from typer.models import CommandInfo
 from assay_stream import __version__
 from assay_stream.cli.shared import Plain, argument, drop_output, grouped, quiet_client_logs, say, set_up_streams
 from assay_stream.config import Settings
-from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError, needing_extra
+from assay_stream.errors import AssayStreamError, InputError, IntegrityError, OperatingError, needing_extra
+from assay_stream.files.local import path_text
 from assay_stream.kafka.refusals import explained
 
 TASKS: Mapping[str, Mapping[str, str]] = {
@@ -213,6 +214,9 @@ def run() -> None:
         app()
     except Exception as error:
         known = explained(error)
+        if known is None and isinstance(error, OSError) and error.filename is not None:
+            # Merely asking whether a path exists fails in a folder that this user may not search.
+            known = InputError("unreadable_file", f"cannot use {path_text(error.filename)}: {error.strerror}")
         if known is None:
             raise
         say(str(known))

@@ -8,6 +8,7 @@ records only calls are.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -109,7 +110,8 @@ def erase_folder(source: Path, target: Path, erasures: Erasures) -> Erased:
     """
     if not source.is_dir():
         raise InputError("unreadable_file", f"{source} is not a folder")
-    if source.resolve() in target.resolve().parents:
+    # `Path.resolve` has an error of its own for a link that leads to itself.
+    if Path(os.path.realpath(source)) in Path(os.path.realpath(target)).parents:
         raise InputError("folder_not_empty", f"{target} lies in {source}: choose a folder outside it")
     part, found = target.with_name(PREFIX + target.name), Erased()
     with writing_to(target):

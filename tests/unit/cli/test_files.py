@@ -54,6 +54,32 @@ def test_standard_input_is_one_input(tmp_path: Path) -> None:
     assert b"unreadable_file: `-` stands for standard input twice" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "alerts list --input {}",
+        "seal keygen --out {}",
+        "demo --no-broker --output {}",
+        "store status --store {}",
+        "store load {} --store store",
+        "evidence erase-files --input . --control control --output {}",
+    ],
+)
+@pytest.mark.parametrize("kind", ["long", "loop"])
+def test_a_path_that_the_system_cannot_look_up_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, kind: str
+) -> None:
+    """As one in a folder that this user may not search, which a superuser's tests cannot have."""
+    monkeypatch.chdir(tmp_path)
+    path = {"long": "n" * 300, "loop": "loop/file"}[kind]
+    Path("control").touch()
+    Path("loop").symlink_to("loop")
+    done = run_command(*command.format(path).split())
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"assay-stream: ")
+    assert path.encode() in done.stderr
+
+
 @pytest.mark.parametrize("name", ["missing", "."])
 def test_what_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
     """A file that is not there, or is a folder, is an error with its path."""
