@@ -289,14 +289,14 @@ def token(
     if days is not None:
         entry["expires"] = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="seconds")
     try:
-        before = clients.read_text(encoding="utf-8", errors="surrogateescape").rstrip() if clients.exists() else ""
-        # Texts of JSON are texts of TOML.
-        made_entry = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in entry.items())
-        content = f"{before}\n\n[[clients]]\n{made_entry}".lstrip().encode(errors="surrogateescape")
-        read_clients(content, str(clients))
         with Aside() as aside:
-            path = aside.path(clients)
-            path.touch(mode=0o600)
+            # Before the file is read: two runs at a time would lose the entry of one.
+            path = aside.path(clients, mode=0o600)
+            before = clients.read_text(encoding="utf-8", errors="surrogateescape").rstrip() if clients.exists() else ""
+            # Texts of JSON are texts of TOML.
+            made_entry = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in entry.items())
+            content = f"{before}\n\n[[clients]]\n{made_entry}".lstrip().encode(errors="surrogateescape")
+            read_clients(content, str(clients))
             path.write_bytes(content)
     except OSError as error:
         raise ConfigurationError("bad_clients", f"cannot write {clients}: {error.strerror}") from None
