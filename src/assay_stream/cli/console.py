@@ -206,7 +206,7 @@ def console(
         from assay_stream.worker.telemetry import configure_logs
     folder = store_folder(store)
     host, port = address_of(listen)
-    tls = None if tls_cert is None else serving_tls(tls_cert, tls_key)
+    tls = serving_tls(tls_cert, tls_key)
     known = None if identity is None else read_identity(identity)
     own_host = urlsplit((known and known.address) or "").hostname
     hosts = frozenset(name.lower() for name in [*(allow_host or ()), own_host] if name)

@@ -33,22 +33,26 @@ if TYPE_CHECKING:
 
 
 STANDARD_INPUT = Path("-")
-_COPIED: WeakSet[TextIO] = WeakSet()
+_TAKEN: WeakSet[TextIO] = WeakSet()
 
 
 def copied_stdin(path: Path) -> Path:
     """Return the path, or for ``-`` a copy of standard input in a temporary file that is deleted on exit."""
     if path != STANDARD_INPUT:
         return path
-    if sys.stdin in _COPIED:
-        raise InputError("unreadable_file", "`-` stands for standard input twice: give the other input as a file")
-    _COPIED.add(sys.stdin)
+    _take_stdin()
     folder = TemporaryDirectory(prefix="assay-stream-")
     atexit.register(folder.cleanup)
     path = Path(folder.name) / "stdin"
     with writing(path), path.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
     return path
+
+
+def _take_stdin() -> None:
+    if sys.stdin in _TAKEN:
+        raise InputError("unreadable_file", "`-` stands for standard input twice: give the other input as a file")
+    _TAKEN.add(sys.stdin)
 
 
 def read_input(path: Path | None, *, bytes_max: int = DEFAULT_LIMITS.record_bytes_max, cut: bool = False) -> bytes:
@@ -164,6 +168,8 @@ def files_option(help_: str, *names: str, kind: str | None = None) -> Any:
     """
 
     def resolve(value: Any) -> Any:
+        if value == STANDARD_INPUT:
+            _take_stdin()
         if value is None or value == STANDARD_INPUT:
             return value
         if isinstance(value, Path):
@@ -262,8 +268,17 @@ def origin_of(listener: Listener, port: int) -> str:
     return f"{'http' if listener.tls is None else 'https'}://{host}:{port}"
 
 
-def serving_tls(certificate: Path, key: Path | None, client_ca: Path | None = None) -> ssl.SSLContext:
-    """Return the server's TLS context; ``client_ca`` signs client certificates. Raises ``cannot_listen``."""
+def serving_tls(certificate: Path | None, key: Path | None, client_ca: Path | None = None) -> ssl.SSLContext | None:
+    """Return the server's TLS context, ``None`` without a certificate; ``client_ca`` signs client certificates.
+
+    Raises:
+        ConfigurationError: ``cannot_listen``; ``bad_option`` for what has no meaning without a certificate.
+    """
+    if certificate is None:
+        if key is not None or client_ca is not None:
+            name = "--client-ca" if key is None else "--tls-key"
+            raise ConfigurationError("bad_option", f"{name} needs --tls-cert: without it nothing is encrypted")
+        return None
     try:
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(certificate, key)

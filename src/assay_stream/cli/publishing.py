@@ -263,9 +263,7 @@ def ingest(
         from assay_stream.observe.http.listener import Listener
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     host, port = address_of(listen)
-    tls = None if tls_cert is None else serving_tls(tls_cert, tls_key, client_ca)
-    if tls is None and client_ca is not None:
-        raise ConfigurationError("bad_option", "--client-ca needs --tls-cert")
+    tls = serving_tls(tls_cert, tls_key, client_ca)
     listener = Listener(host=host, port=port, tls=tls, hosts=frozenset(name.lower() for name in allow_host or ()))
     if tls is None and not listener.is_loopback and not behind_tls:
         raise ConfigurationError(

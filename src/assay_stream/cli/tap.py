@@ -92,7 +92,7 @@ class HttpOptions:
 
         host, port = address_of(self.listen or "")
         key = settings.auth_context_key
-        tls = None if self.tls_cert is None else serving_tls(self.tls_cert, self.tls_key)
+        tls = serving_tls(self.tls_cert, self.tls_key)
         try:
             upstream_tls = None if self.upstream_ca is None else ssl.create_default_context(cafile=self.upstream_ca)
         except (OSError, ssl.SSLError) as error:

@@ -1,6 +1,7 @@
 """How commands read files and standard input."""
 
 import gzip
+import json
 import subprocess
 from pathlib import Path
 
@@ -51,6 +52,11 @@ def test_standard_input_is_one_input(tmp_path: Path) -> None:
     """The second reader would find nothing, and call all evidence gone."""
     done = run_command("verify", "--evidence", "-", "--input", "-", stdin=b"{}\n")
     assert done.returncode == 2
+    assert b"unreadable_file: `-` stands for standard input twice" in done.stderr
+    alert = values(replayed(), Role.ALERTS)[0]
+    uid = json.loads(alert)["finding_info"]["uid"]
+    done = run_command("alerts", "show", uid, "--input", "-", "--evidence", "-", stdin=alert)
+    assert done.returncode == 2, "it would show that nobody called the tool"
     assert b"unreadable_file: `-` stands for standard input twice" in done.stderr
 
 
