@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.limits import DEFAULT_LIMITS
 
 _PLACE = re.compile(r"\(at (?:line ([0-9]+), column [0-9]+|end of document)\)")
@@ -44,6 +44,10 @@ def no_field(strange: Iterable[str], known: Iterable[str]) -> str:
     return f"there is no field {min(strange)!r}: the only fields are {', '.join(known)}"
 
 
+_OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+"""The same command may succeed later."""
+
+
 @contextmanager
 def _failing(code: str, what: str, path: object) -> Iterator[None]:
     try:
@@ -51,7 +55,8 @@ def _failing(code: str, what: str, path: object) -> Iterator[None]:
     except OSError as error:
         is_file = code == "unwritable_folder" and isinstance(error, FileExistsError | NotADirectoryError)
         why = "a file is in its place: name a folder" if is_file else error.strerror
-        raise InputError(code, f"cannot {what} {path}: {why}") from None
+        kind = OperatingError if error.errno in _OF_THE_DISK and code != "unreadable_file" else InputError
+        raise kind(code, f"cannot {what} {path}: {why}") from None
 
 
 # Each takes the path that its block reads or writes.

@@ -1,5 +1,6 @@
 """Files written aside, folders that one run at a time writes to, and TOML that operators write."""
 
+import errno
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.errors import AssayStreamError, ConfigurationError, InputError, OperatingError
 from assay_stream.files.local import PREFIX, Aside, config_of, locked_folder, reading, writing, writing_to
 from tests.support.disk import synced_sizes
 from tests.support.errors import raises_code
@@ -121,3 +122,20 @@ def test_a_file_in_place_of_a_folder_is_named_where_a_folder_is_wanted(
     with pytest.raises(InputError) as failed, block(file / "below"):
         (file / "below").mkdir()
     assert ("name a folder" in failed.value.message) is is_folder_wanted
+
+
+@pytest.mark.parametrize(
+    ("block", "number", "kind"),
+    [
+        (writing, errno.ENOSPC, OperatingError),
+        (writing_to, errno.EIO, OperatingError),
+        (writing, errno.EACCES, InputError),
+        (reading, errno.EIO, InputError),
+    ],
+)
+def test_a_disk_that_fails_is_nobodys_mistake(
+    tmp_path: Path, block: Callable[[Path], AbstractContextManager[None]], number: int, kind: type[AssayStreamError]
+) -> None:
+    """Exit code 3, as where standard output leads to a full disk: the command may succeed later."""
+    with pytest.raises(kind, match=r"file: \w+"), block(tmp_path / "file"):
+        raise OSError(number, os.strerror(number))
