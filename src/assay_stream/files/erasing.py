@@ -87,6 +87,9 @@ def acts_of_files(paths: Iterable[Path]) -> Iterator[ScopeAct]:
             record = record_line_parts(line, place)
             if record is None:
                 event = read_leniently(line)
+                if event is None and line.strip():
+                    why = f"line {number + 1} of {path} cannot be read, and may state a legal hold: archive it again"
+                    raise InputError("bad_record_line", why)
                 kind = event.get("type") if isinstance(event, dict) else None
                 role = Role.CHANGES if kind == CHANGE_TYPE else Role.CONTROL
                 record = Record(role, place, ANY_SERVER.encode(), line.strip())
