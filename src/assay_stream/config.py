@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from assay_stream import __version__
@@ -32,9 +32,19 @@ _TOPIC_PREFIX = r"^[a-zA-Z0-9._-]{0,100}$"
 def _brokers(value: str) -> str:
     for broker in value.split(","):
         host, _, port = broker.strip().rpartition(":")
-        if not host or "/" in host or not port.isdigit():
+        if not host or "/" in host or not port.isdecimal() or not 0 < int(port) <= 65_535:
             raise ValueError("must be host:port, comma separated")
     return value
+
+
+def _named(value: object) -> object:
+    if value == "":
+        # It would be the current folder, and scripts write it for "none".
+        raise ValueError("is empty: unset it, or name a path")
+    return value
+
+
+_Place = Annotated[Path, BeforeValidator(_named)]
 
 
 class Settings(BaseSettings):
@@ -46,15 +56,15 @@ class Settings(BaseSettings):
     """Kafka brokers: host:port, comma-separated."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """Security protocol for broker connections."""
-    ssl_cafile: Path | None = None
+    ssl_cafile: _Place | None = None
     """CA certificates used to verify the brokers."""
-    ssl_certfile: Path | None = None
+    ssl_certfile: _Place | None = None
     """Client certificate, if the brokers require one."""
-    ssl_keyfile: Path | None = None
+    ssl_keyfile: _Place | None = None
     """Private key of the client certificate."""
     ssl_keyfile_password: SecretStr | None = None
     """Password of the client key, if it has one; never logged."""
-    ssl_keyfile_password_file: Path | None = None
+    ssl_keyfile_password_file: _Place | None = None
     """File to read the client key password from."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"] = "SCRAM-SHA-512"
     """SASL mechanism, with SASL_* protocols."""
@@ -62,13 +72,13 @@ class Settings(BaseSettings):
     """SASL user name, with SASL_* protocols."""
     sasl_password: SecretStr | None = None
     """SASL password, with SASL_* protocols; never logged."""
-    sasl_password_file: Path | None = None
+    sasl_password_file: _Place | None = None
     """File to read the SASL password from."""
-    sasl_token_file: Path | None = None
+    sasl_token_file: _Place | None = None
     """With OAUTHBEARER: file that holds the token, read again for each connection."""
     sasl_token_endpoint: Annotated[str, AfterValidator(encrypted)] | None = None
     """With OAUTHBEARER: token endpoint of the OAuth 2.0 server that issues tokens to this client."""
-    sasl_token_cafile: Path | None = None
+    sasl_token_cafile: _Place | None = None
     """CA certificates used to verify the token endpoint."""
     sasl_token_scope: str = ""
     """Scope to ask the token endpoint for."""
@@ -76,7 +86,7 @@ class Settings(BaseSettings):
     """Client id at the token endpoint."""
     sasl_client_secret: SecretStr | None = None
     """Client secret at the token endpoint; never logged."""
-    sasl_client_secret_file: Path | None = None
+    sasl_client_secret_file: _Place | None = None
     """File to read the client secret from, again for each token."""
     sasl_aws_region: str | None = None
     """With AWS_MSK_IAM: region of the Amazon MSK cluster."""
@@ -156,28 +166,28 @@ class Settings(BaseSettings):
 
     seal_key_password: SecretStr | None = None
     """Password of the private key that `seal` signs with, if it has one; never logged."""
-    seal_key_password_file: Path | None = None
+    seal_key_password_file: _Place | None = None
     """File to read the sealing key password from."""
 
     auth_context_key: SecretStr | None = None
     """Key of the hashes by which `tap --listen` names authorisation contexts; never logged. Give every tap the same
     one; without it a tap makes up its own at every start."""
-    auth_context_key_file: Path | None = None
+    auth_context_key_file: _Place | None = None
     """File to read that key from."""
 
     digest_key: SecretStr | None = None
     """Key of the digests of arguments and results that `tap`, `extmcp`, `ingest` and `publish` publish, 64 hexadecimal
     digits; never logged. Without it these are plain SHA-256."""
-    digest_key_file: Path | None = None
+    digest_key_file: _Place | None = None
     """File to read that key from."""
 
-    spool: Path | None = None
+    spool: _Place | None = None
     """Folder in which `tap` and `list-watch` keep observations on disk while the brokers are away. Without it they are
     kept in memory only. Each process takes a subfolder of its own."""
     spool_mib_max: Annotated[int, Field(ge=1, le=1_048_576)] = 256
     """What each process may keep there, mebibytes. What goes beyond is dropped and counted."""
 
-    store: Path | None = None
+    store: _Place | None = None
     """Folder of the store that `store run` fills, and that commands and the console read."""
     store_days: Annotated[int, Field(ge=1, le=36_500)] = 90
     """How long the store keeps evidence, days of event time. Older evidence stays in its topic."""

@@ -152,3 +152,22 @@ def test_a_format_that_fails_is_named_with_its_alert(folder: Path, many: str, sa
     with raises_code("plugin_failed") as caught:
         list(as_lines([alert_of()], name))
     assert caught.value.message == f"the format {name} of {name} 1.0 fails{said}"
+
+
+@pytest.mark.parametrize("line", ["None", "b'x'", "'\\ud800'"])
+def test_a_format_that_returns_no_text_is_named(folder: Path, line: str) -> None:
+    name = f"no-text-{len(line)}"
+    code = (
+        f"from assay_stream.plugins import Format\nPLUGIN = Format(media_type='text/plain', write=lambda a: {line})\n"
+    )
+    put_distribution(folder, name, FORMATS.name, name, code)
+    with raises_code("plugin_failed", match=f"the format {name} of {name} 1.0 fails"):
+        list(as_lines([alert_of()], name))
+
+
+def test_a_log_reader_that_yields_no_observation_is_named(folder: Path) -> None:
+    code = "from assay_stream.plugins import LogReader\nPLUGIN = LogReader(read=lambda *_: [{}])\n"
+    put_distribution(folder, "no-call", LOGS.name, "no-call", code)
+    errors: list[InputError] = []
+    assert list(from_log("no-call", [b"{}"], whose(), Counter(), on_error=errors.append)) == []
+    assert [error.code for error in errors] == ["plugin_failed"]

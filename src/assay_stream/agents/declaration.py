@@ -465,7 +465,7 @@ def _digest(module: ModuleType, agents: list[Agent]) -> str:
         if agent.label is not None:
             names.add(agent.label.__module__)
     sources: dict[str, str] = {}
-    for name in sorted(names):
+    for name in sorted(map(str, names)):  # a method of a built-in object has none
         try:
             sources[name] = inspect.getsource(sys.modules[name])
         except (OSError, TypeError, KeyError):

@@ -7,6 +7,7 @@ import getpass
 import json
 import re
 import shlex
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -77,7 +78,7 @@ from assay_stream.report.pins import (
 from assay_stream.schemes.hangar import Action
 from assay_stream.schemes.mcptrust_lockfile import LockfileStamp
 from assay_stream.schemes.pin_files import read_pins, write_pins
-from assay_stream.text.escaping import counted, shown
+from assay_stream.text.escaping import counted, json_text, shown
 from assay_stream.text.times import time_text
 
 _ON_TOOLS = frozenset({POLICY_SET_TYPE, POLICY_REMOVE_TYPE, PIN_REMOVE_TYPE, KEY_ACCEPT_TYPE})
@@ -289,7 +290,8 @@ def export_pins(
     if lockfile_version == "3.0":
         stamp = LockfileStamp(f"assay-stream/{__version__}", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
     raw, left_out = write_pins(entries, format=target, server_id=server_id, lockfile_stamp=stamp)
-    typer.echo(raw.removesuffix(b"\n"))
+    # A file gets the very bytes; a terminal nothing that could steer it.
+    typer.echo(json_text(raw.decode()).encode() if sys.stdout.isatty() else raw, nl=not raw.endswith(b"\n"))
     for entry in left_out:
         say(f"{target} files cannot hold a pin under {entry.scheme}: {entry.tool_name} left out (approve --scheme)")
     return bool(left_out)

@@ -85,7 +85,7 @@ def coverage(
     since: int | None = time_option("Only calls of this time or later. Every list counts."),
     until: int | None = time_option("Only records of this time or earlier."),
     silent_after: float = option(
-        "Hours without a record after which a server or observer is silent.", default=48, min=0
+        "Hours without a record after which a server or observer is silent.", default=48, min=0, max=1_000_000
     ),
     target: Report = "table",
     bootstrap_servers: Bootstrap = None,

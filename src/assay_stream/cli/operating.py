@@ -82,7 +82,7 @@ def replay(
     """Replay recorded observations through the engine and the agents, and print what the agents find.
 
     Prints findings as the finding topic carries them, one per line. The same input and the same agents give the same
-    bytes, live or replayed.
+    bytes, live or replayed. Exit code 3: a line could not be read.
     """
     declared = load_agents(module, labels=labels_in(labels))
     settings = command_settings(bootstrap_servers=bootstrap_servers)

@@ -33,22 +33,26 @@ if TYPE_CHECKING:
 
 
 STANDARD_INPUT = Path("-")
-_COPIED: WeakSet[TextIO] = WeakSet()
+_TAKEN: WeakSet[TextIO] = WeakSet()
 
 
 def copied_stdin(path: Path) -> Path:
     """Return the path, or for ``-`` a copy of standard input in a temporary file that is deleted on exit."""
     if path != STANDARD_INPUT:
         return path
-    if sys.stdin in _COPIED:
-        raise InputError("unreadable_file", "`-` stands for standard input twice: give the other input as a file")
-    _COPIED.add(sys.stdin)
+    _take_stdin()
     folder = TemporaryDirectory(prefix="assay-stream-")
     atexit.register(folder.cleanup)
     path = Path(folder.name) / "stdin"
     with writing(path), path.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
     return path
+
+
+def _take_stdin() -> None:
+    if sys.stdin in _TAKEN:
+        raise InputError("unreadable_file", "`-` stands for standard input twice: give the other input as a file")
+    _TAKEN.add(sys.stdin)
 
 
 def read_input(path: Path | None, *, bytes_max: int = DEFAULT_LIMITS.record_bytes_max, cut: bool = False) -> bytes:
@@ -164,6 +168,8 @@ def files_option(help_: str, *names: str, kind: str | None = None) -> Any:
     """
 
     def resolve(value: Any) -> Any:
+        if value == STANDARD_INPUT:
+            _take_stdin()
         if value is None or value == STANDARD_INPUT:
             return value
         if isinstance(value, Path):

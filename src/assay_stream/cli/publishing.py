@@ -6,11 +6,11 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
-from contextlib import ExitStack, aclosing
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -124,12 +124,11 @@ def publish(
     given = [file for path in files or () for file in files_in(path, skipped=say)]
     whose = None if log is None else logs.whose(server_id, vantage)
     reader = _Reader(source=source, server_id=server_id or "-", vantage=vantage, log=log, whose=whose, topic=logs.topic)
-    with Aside() as aside, ExitStack() as stack:
+    with Aside() as aside:
         target = None
         if output is not None:
             with writing(output):
-                # Emptied: a run that was killed may have left a part.
-                target = stack.enter_context(aside.path(output).open("wb"))
+                target = aside.path(output)
         delivered = deliver(reader.observations(given, bootstrap_servers), target, bootstrap_servers)
         if output is not None and not delivered and output.exists():
             aside.drop()
@@ -189,7 +188,7 @@ class _Reader:
         )
 
 
-def deliver(observations: Observations, output: Path | BinaryIO | None, bootstrap: str | None) -> int:
+def deliver(observations: Observations, output: Path | None, bootstrap: str | None) -> int:
     settings = command_settings(bootstrap_servers=bootstrap)
     key = settings.keyed_by()
     if output is not None:
@@ -294,14 +293,14 @@ def token(
     if days is not None:
         entry["expires"] = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="seconds")
     try:
-        before = clients.read_text(encoding="utf-8", errors="surrogateescape").rstrip() if clients.exists() else ""
-        # Texts of JSON are texts of TOML.
-        made_entry = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in entry.items())
-        content = f"{before}\n\n[[clients]]\n{made_entry}".lstrip().encode(errors="surrogateescape")
-        read_clients(content, str(clients))
         with Aside() as aside:
-            path = aside.path(clients)
-            path.touch(mode=0o600)
+            # Before the file is read: two runs at a time would lose the entry of one.
+            path = aside.path(clients, mode=0o600)
+            before = clients.read_text(encoding="utf-8", errors="surrogateescape").rstrip() if clients.exists() else ""
+            # Texts of JSON are texts of TOML.
+            made_entry = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in entry.items())
+            content = f"{before}\n\n[[clients]]\n{made_entry}".lstrip().encode(errors="surrogateescape")
+            read_clients(content, str(clients))
             path.write_bytes(content)
     except OSError as error:
         raise ConfigurationError("bad_clients", f"cannot write {clients}: {error.strerror}") from None

@@ -81,6 +81,8 @@ def replay(
         refuse_filled_folder(output, force=force, leftovers=LEFTOVERS, hint=hint)
     settings = given.settings(call_profile=call_profile)
     selection = ranges.selection()
+    if (evidence or alerts) and not compare:
+        raise ConfigurationError("bad_option", "--evidence and --alerts are for --compare: give it too")
     if compare and (to_kafka or selection.narrows):
         raise ConfigurationError(
             "bad_option",

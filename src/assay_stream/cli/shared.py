@@ -165,6 +165,16 @@ class _Output(FileIO):
             raise OperatingError("unwritable_file", why) from None
 
 
+class _Messages(FileIO):
+    """Standard error. What cannot be written there is lost, and changes no answer and no exit code."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
 def drop_output() -> None:
     """Write output to nowhere: what is buffered would fail once more at exit, and change the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -175,10 +185,16 @@ def set_up_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    out = sys.__stdout__
-    if out is not None and out is sys.stdout and not out.isatty():
+    out, messages = sys.__stdout__, sys.__stderr__
+    if out is None:  # closed: an answer would be lost, and nobody told
+        raw = _Output(os.open(os.devnull, os.O_RDONLY), "wb")
+        sys.stdout = TextIOWrapper(BufferedWriter(raw), encoding="utf-8")
+    elif out is sys.stdout and not out.isatty():
         raw = _Output(out.fileno(), "wb", closefd=False)
         sys.stdout = TextIOWrapper(BufferedWriter(raw), encoding="utf-8", errors="backslashreplace")
+    if messages is not None and messages is sys.stderr and not messages.isatty():
+        told = BufferedWriter(_Messages(messages.fileno(), "wb", closefd=False))
+        sys.stderr = TextIOWrapper(told, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 def say(text: str) -> None:

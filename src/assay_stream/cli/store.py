@@ -1,5 +1,6 @@
 """``assay-stream store``: fill the store that commands and the console read, and say how far it is."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -203,7 +204,10 @@ def _files_in(paths: list[Path]) -> list[Path]:
             # A hidden file is one that somebody is still writing.
             inside = sorted(each for each in path.iterdir() if each.is_file() and not each.name.startswith("."))
             inside = [each for each in inside if _result_name(each) not in FILES.values()] or inside
-        found.update(dict.fromkeys(each.resolve() for each in inside))
+            if not inside:
+                raise InputError("unreadable_file", f"{path} has no files: give another folder, or the file itself")
+        # `Path.resolve` has an error of its own for a link that leads to itself.
+        found.update(dict.fromkeys(Path(os.path.realpath(each)) for each in inside))
     return list(found)
 
 

@@ -286,8 +286,9 @@ def published_alert(uid: str, bootstrap: str | None) -> AlertView:
 
 
 def published_definitions(options: HistoryOptions, digests: Collection[str]) -> dict[str, dict[str, Any]]:
+    keys = {each.encode() for each in digests}
     with open_store(options, replayed=not_calls()) as opened:
-        opened.read(Role.DEFINITIONS, wanted=lambda record: (record.key or b"").decode() in digests)
+        opened.read(Role.DEFINITIONS, wanted=lambda record: record.key in keys)
         found = {each: opened.store.definition(each) for each in digests}
     return {each: row.definition for each, row in found.items() if row is not None}
 

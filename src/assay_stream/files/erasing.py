@@ -8,6 +8,7 @@ records only calls are.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -86,6 +87,9 @@ def acts_of_files(paths: Iterable[Path]) -> Iterator[ScopeAct]:
             record = record_line_parts(line, place)
             if record is None:
                 event = read_leniently(line)
+                if event is None and line.strip():
+                    why = f"line {number + 1} of {path} cannot be read, and may state a legal hold: archive it again"
+                    raise InputError("bad_record_line", why)
                 kind = event.get("type") if isinstance(event, dict) else None
                 role = Role.CHANGES if kind == CHANGE_TYPE else Role.CONTROL
                 record = Record(role, place, ANY_SERVER.encode(), line.strip())
@@ -109,7 +113,8 @@ def erase_folder(source: Path, target: Path, erasures: Erasures) -> Erased:
     """
     if not source.is_dir():
         raise InputError("unreadable_file", f"{source} is not a folder")
-    if source.resolve() in target.resolve().parents:
+    # `Path.resolve` has an error of its own for a link that leads to itself.
+    if Path(os.path.realpath(source)) in Path(os.path.realpath(target)).parents:
         raise InputError("folder_not_empty", f"{target} lies in {source}: choose a folder outside it")
     part, found = target.with_name(PREFIX + target.name), Erased()
     with writing_to(target):

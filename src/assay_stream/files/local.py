@@ -7,12 +7,12 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.limits import DEFAULT_LIMITS
 
 _PLACE = re.compile(r"\(at (?:line ([0-9]+), column [0-9]+|end of document)\)")
@@ -44,6 +44,10 @@ def no_field(strange: Iterable[str], known: Iterable[str]) -> str:
     return f"there is no field {min(strange)!r}: the only fields are {', '.join(known)}"
 
 
+_OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+"""The same command may succeed later."""
+
+
 @contextmanager
 def _failing(code: str, what: str, path: object) -> Iterator[None]:
     try:
@@ -51,7 +55,8 @@ def _failing(code: str, what: str, path: object) -> Iterator[None]:
     except OSError as error:
         is_file = code == "unwritable_folder" and isinstance(error, FileExistsError | NotADirectoryError)
         why = "a file is in its place: name a folder" if is_file else error.strerror
-        raise InputError(code, f"cannot {what} {path}: {why}") from None
+        kind = OperatingError if error.errno in _OF_THE_DISK and code != "unreadable_file" else InputError
+        raise kind(code, f"cannot {what} {path}: {why}") from None
 
 
 # Each takes the path that its block reads or writes.
@@ -83,12 +88,13 @@ class Aside:
     """New files beside those they will replace.
 
     At the end of the context each file takes its place. An error drops all of them and keeps the old files; a power
-    failure leaves the old file or the new one.
+    failure leaves the old file or the new one. A link stays, and what it leads to is replaced.
     """
 
     def __init__(self) -> None:
         self._parts: dict[Path, Path] = {}
         self._stale: set[Path] = set()
+        self._held = ExitStack()
 
     def __enter__(self) -> Aside:
         return self
@@ -101,16 +107,31 @@ class Aside:
                         os.fsync(file.fileno())
                 for target, part in self._parts.items():
                     part.replace(target)
-                for path in self._stale.difference(self._parts):
-                    path.unlink(missing_ok=True)
+                for path in self._stale:
+                    if Path(os.path.realpath(path)) not in self._parts:
+                        path.unlink(missing_ok=True)
         finally:
             self.drop()
+            self._held.close()
 
-    def path(self, target: Path) -> Path:
-        """Return the temporary path to write to; a device or a pipe is written to directly."""
+    def path(self, target: Path, *, mode: int = 0o666) -> Path:
+        """Return the temporary path to write to; a device or a pipe is written to directly.
+
+        Args:
+            mode: permissions of the new file, before the umask.
+
+        Raises:
+            ConfigurationError: ``output_in_use``.
+        """
         if is_special(target):
             return target
-        return self._parts.setdefault(target, target.with_name(f"{PREFIX}{target.name}"))
+        target = Path(os.path.realpath(target))
+        part = target.with_name(f"{PREFIX}{target.name}")
+        if not self._parts:
+            # One is enough: runs that write the same files begin with the same one.
+            self._held.enter_context(_locked(part, os.O_RDWR | os.O_CREAT, mode, str(target)))
+            part.write_bytes(b"")  # a run that was killed may have left something
+        return self._parts.setdefault(target, part)
 
     def remove(self, path: Path) -> None:
         """Remove a file of an earlier run when the new ones take their places, unless it is written again."""
@@ -135,22 +156,29 @@ def locked_folder(folder: Path) -> Iterator[None]:
         OSError: if the folder cannot be created or opened.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder, os.O_RDONLY, 0, str(folder)):
+        yield
+
+
+@contextmanager
+def _locked(path: Path, flags: int, mode: int, place: str) -> Iterator[None]:
     try:
         import fcntl
     except ModuleNotFoundError:  # Windows
         yield
         return
-    handle = os.open(folder, os.O_RDONLY)
+    in_use = ConfigurationError("output_in_use", f"another run is writing to {place}: wait for it, or choose another")
+    handle = os.open(path, flags, mode)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigurationError(
-                "output_in_use", f"another run is writing to {folder}: wait for it, or choose another folder"
-            ) from None
+            raise in_use from None
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
+        if not path.exists() or not os.path.samestat(os.fstat(handle), path.stat()):
+            raise in_use  # it ended just now, and took what was opened here to its place
         yield
     finally:
         os.close(handle)

@@ -74,6 +74,10 @@ def test_a_module_that_is_not_there_is_refused(name: str) -> None:
         ("\nimport nothing_of_that_name", "ModuleNotFoundError in line 2 of"),
         ("from assay_stream.agents import Fields\nFields('toll')", "evidence has no field 'toll'; there are actor, "),
         ("from assay_stream.agents import Fields\nFields()", "a key needs a field"),
+        (
+            "from assay_stream.agents import Agent\na = Agent('a', title='t')\na.evidence(key={}.get)(print)",
+            "the source of module 'None' is needed",
+        ),
         ("", r"declares no agent: write NAME = Agent\(\.\.\.\) at its top level"),
     ],
 )

@@ -22,6 +22,7 @@ from assay_stream.bindings.erasures import (
 from assay_stream.files.erasing import acts_of_files
 from assay_stream.model.fields import ScopeField
 from assay_stream.model.record import ERASED_HEADER, ERASED_LEAF_HEADER, Origin, Record, Role
+from tests.support.errors import raises_code
 from tests.support.events import TOOL, a_snapshot, an_event
 
 TEN = 1_772_359_200_000_000
@@ -131,6 +132,14 @@ def test_decisions_in_files_of_the_same_name_are_all_read(tmp_path: Path) -> Non
     assert [each.act for each in found.holds()] == [HOLD]
     assert ERASURE in found
     assert found.standing() == []
+
+
+def test_a_damaged_line_of_control_records_may_have_been_a_hold(tmp_path: Path) -> None:
+    """Without it, what it holds would be erased."""
+    path = tmp_path / "control.ndjson"
+    path.write_text('\n{"type": "assay.control.hold.set", "da\n')
+    with raises_code("bad_record_line", match=r"line 2 of .*control\.ndjson"):
+        Erasures(acts_of_files([path]))
 
 
 def test_a_hold_elsewhere_forbids_nothing() -> None:

@@ -80,6 +80,24 @@ def test_a_reader_that_has_read_enough_ends_the_command_quietly(
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize(
+    ("streams", "code"), [("2>&0", 0), ("2>/dev/full", 0), ("2>&-", 0), (">&0 2>&1", 141), (">&-", 3), (">&- 2>&-", 3)]
+)
+def test_what_cannot_be_said_changes_no_answer(tmp_path: Path, streams: str, code: int) -> None:
+    """Exit code 1 is an answer, and 0 without an answer hides that. Descriptor 0 is a pipe that nobody reads."""
+    (tmp_path / "tool.json").write_text('{"name": "a", "inputSchema": {}}')  # no complete list: that is said
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "assay_stream", "drift", str(tmp_path / "tool.json")]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {streams}', "sh", *command], stdin=writing, capture_output=True, check=False
+    )
+    os.close(writing)
+    assert done.returncode == code, done.stderr
+    assert b"Traceback" not in done.stderr
+
+
 def test_standard_output_is_utf_8_in_every_locale(tmp_path: Path) -> None:
     before, after = tmp_path / "before.json", tmp_path / "after.json"
     before.write_text('{"name": "a", "inputSchema": {}}')

@@ -1,6 +1,7 @@
 """How commands read files and standard input."""
 
 import gzip
+import json
 import subprocess
 from pathlib import Path
 
@@ -53,6 +54,37 @@ def test_standard_input_is_one_input(tmp_path: Path) -> None:
     done = run_command("verify", "--evidence", "-", "--input", "-", stdin=b"{}\n")
     assert done.returncode == 2
     assert b"unreadable_file: `-` stands for standard input twice" in done.stderr
+    alert = values(replayed(), Role.ALERTS)[0]
+    uid = json.loads(alert)["finding_info"]["uid"]
+    done = run_command("alerts", "show", uid, "--input", "-", "--evidence", "-", stdin=alert)
+    assert done.returncode == 2, "it would show that nobody called the tool"
+    assert b"unreadable_file: `-` stands for standard input twice" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "alerts list --input {}",
+        "seal keygen --out {}",
+        "demo --no-broker --output {}",
+        "store status --store {}",
+        "store load {} --store store",
+        "evidence erase-files --input . --control control --output {}",
+    ],
+)
+@pytest.mark.parametrize("kind", ["long", "loop"])
+def test_a_path_that_the_system_cannot_look_up_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, kind: str
+) -> None:
+    """As one in a folder that this user may not search, which a superuser's tests cannot have."""
+    monkeypatch.chdir(tmp_path)
+    path = {"long": "n" * 300, "loop": "loop/file"}[kind]
+    Path("control").touch()
+    Path("loop").symlink_to("loop")
+    done = run_command(*command.format(path).split())
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"assay-stream: ")
+    assert path.encode() in done.stderr
 
 
 @pytest.mark.parametrize("name", ["missing", "."])

@@ -2,6 +2,10 @@
 
 import getpass
 import json
+import os
+import pty
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +18,7 @@ from assay_stream.cli import decisions
 from assay_stream.model.kinds import Kind
 from tests.support import facts
 from tests.support.alerts import alert_of
-from tests.support.command import error_code, invoke
+from tests.support.command import error_code, invoke, run_command
 from tests.support.operators import OTHER, US, a_state, v1
 
 WHY = ("--reason", "reviewed", "--author", "ann")
@@ -231,3 +235,22 @@ def test_the_author_is_who_is_logged_in(state: Bindings, tmp_path: Path, monkeyp
     monkeypatch.setenv("ASSAY_STREAM_AUTHOR", "env")
     run(*arguments)
     assert decided(tmp_path / "o")[-1][1]["author"] == "env"
+
+
+def test_a_terminal_is_shown_nothing_of_exported_pins_that_could_steer_it(tmp_path: Path) -> None:
+    """The same pins, which a file gets to the byte."""
+    pin = {"server_id": "s\u009b2J\u202e", "tool_name": "t", "scheme": "assay.p60", "value": f"sha256:{'a' * 64}"}
+    (tmp_path / "pins").write_text(json.dumps(pin))
+    decided = str(tmp_path / "decided.ndjson")
+    deciding = ("--format", "native", "--reason", "r", "--author", "ann", "--output", decided)
+    assert run_command("pins", "import", str(tmp_path / "pins"), *deciding).returncode == 0
+    in_file = run_command("pins", "export", "--input", decided).stdout
+    terminal, output = pty.openpty()
+    command = [sys.executable, "-m", "assay_stream", "pins", "export", "--input", decided]
+    subprocess.run(command, stdout=output, check=True)
+    os.close(output)
+    on_terminal = os.read(terminal, 65_536)
+    os.close(terminal)
+    assert on_terminal.isascii()
+    assert json.loads(on_terminal) == json.loads(in_file)
+    assert not in_file.isascii()

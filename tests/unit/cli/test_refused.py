@@ -109,7 +109,10 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("tap", "--listen", "127.0.0.1:99999", *ONE), "cannot_listen"),
     ((*LISTEN, *ONE, "--tls-cert", "/nowhere.pem"), "cannot_listen: cannot use /nowhere.pem: No such file"),
     ((*LISTEN, *ONE, "--tls-cert", "/a.pem", "--tls-key", "/b.pem"), "cannot use /a.pem with /b.pem: No such file"),
-    ((*LISTEN, *ONE, "--tls-key", "/nowhere.pem"), "bad_option: --tls-key and --client-ca need --tls-cert"),
+    *(
+        ((*command, "--tls-key", "key.pem"), "bad_option: --tls-key and --client-ca need --tls-cert")
+        for command in ((*LISTEN, *ONE), CONSOLE, INGEST)
+    ),
     ((*LISTEN, *ONE, "--upstream-ca", "/nowhere.pem"), "cannot_listen: cannot use /nowhere.pem: No such file"),
     ((*WATCH, "servers.yaml"), "assay-stream: bad_servers: servers.yaml"),
     ((*WATCH, "no-servers.toml"), "assay-stream: bad_servers: no-servers.toml"),
@@ -175,6 +178,8 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("replay", "--input", "x", "--output", "x", "--offsets", "y"), "bad_offsets"),
     (("replay", "--input", "x", "--to-kafka", "--topic-prefix", ""), "live_topics"),
     ((*COMPARE, "--to-kafka"), "bad_option"),
+    *((("replay", "--from-kafka", "--output", "x", each, "-"), "give it too") for each in ("--evidence", "--alerts")),
+    (("coverage", "--input", "list.json", "--silent-after", "inf"), "less than or equal to"),
     ((*COMPARE, "--output", "x", "--server-id", "s"), "bad_option"),
     ((*COMPARE, "--output", "x", "--evidence", "e"), "bad_option"),
     ((*COMPARE, "--output", "x", "--alerts", "a"), "bad_option"),

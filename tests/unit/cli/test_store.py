@@ -217,6 +217,17 @@ def test_status_says_why_the_lag_is_unknown(observed: Path, tmp_path: Path) -> N
     assert "catalogue" not in said
 
 
+def test_a_folder_without_files_does_not_replace_a_store(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    (store / "store.sqlite3").write_bytes(b"kept")
+    (tmp_path / "empty").mkdir()
+    done = run_command_text("store", "load", str(tmp_path / "empty"), "--store", str(store), "--rebuild")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "unreadable_file" in done.stderr
+    assert (store / "store.sqlite3").read_bytes() == b"kept"
+
+
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """No empty store is left behind that would pass for one."""
     done = run_command_text("store", "load", str(tmp_path / "nothing"), "--store", str(tmp_path / "store"))

@@ -1,12 +1,15 @@
 """What the commands about one alert read from files."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 from assay_stream.alerts.story import AlertStory
-from assay_stream.cli.store_sources import StoryOptions
+from assay_stream.cli.store_sources import HistoryOptions, OpenedStore, StoryOptions, published_definitions
+from assay_stream.model.record import Origin, Record, Role
 from tests.support.stories import NEW, OLD, changed_alert, changed_finding, digest_of, evidence
 
 
@@ -38,6 +41,17 @@ def test_lines_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ["/definitions, line 3", "not_json"],
         ["/evidence, line 1", "not_evidence"],
     ]
+
+
+def test_a_foreign_key_in_the_definition_topic_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def read(_: OpenedStore, *_roles: Role, wanted: Callable[[Record], bool]) -> None:
+        asked.append(wanted(Record(Role.DEFINITIONS, Origin("t", 0, 0), b"\xff", b"{}")))
+
+    monkeypatch.setattr(OpenedStore, "read", read)
+    assert published_definitions(HistoryOptions(), {digest_of(NEW)}) == {}
+    assert asked == [False]
 
 
 def test_calls_count_from_the_first_finding_on(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Files written aside, folders that one run at a time writes to, and TOML that operators write."""
 
+import errno
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -7,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.local import Aside, config_of, locked_folder, reading, writing, writing_to
+from assay_stream.errors import AssayStreamError, ConfigurationError, InputError, OperatingError
+from assay_stream.files.local import PREFIX, Aside, config_of, locked_folder, reading, writing, writing_to
 from tests.support.disk import synced_sizes
 from tests.support.errors import raises_code
 
@@ -39,6 +40,41 @@ def test_files_take_their_places_together_or_not_at_all(tmp_path: Path) -> None:
         aside.remove(stale)
         aside.remove(new)
     assert sorted(os.listdir(tmp_path)) == ["new", "old"]
+
+
+def test_a_file_takes_one_run_at_a_time(tmp_path: Path) -> None:
+    """Two would write into each other's half of it, and the first to end would put that in place."""
+    target = tmp_path / "out"
+    with Aside() as aside:
+        aside.path(target).write_text("first")
+        with raises_code("output_in_use", kind=ConfigurationError), Aside() as other:
+            other.path(target)
+    with Aside() as aside:
+        aside.path(target)
+    assert target.read_text() == ""
+
+
+def test_a_run_that_was_killed_leaves_nothing_in_the_next_one(tmp_path: Path) -> None:
+    (tmp_path / f"{PREFIX}out").write_text("left over\n")
+    with Aside() as aside, aside.path(tmp_path / "out").open("a") as file:
+        file.write("new\n")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"out": "new\n"}
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    """As /dev/stdout, which leads to whatever file a shell redirects the output to."""
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "file").write_text("old")
+    with Aside() as aside:
+        aside.path(tmp_path / "link").write_text("new")
+        aside.remove(tmp_path / "link")
+    assert (tmp_path / "file").read_text() == "new"
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_new_file_has_its_permissions_from_the_first_byte_on(tmp_path: Path) -> None:
+    with Aside() as aside:
+        assert aside.path(tmp_path / "secret", mode=0o600).stat().st_mode & 0o777 == 0o600
 
 
 def test_files_are_on_the_disk_before_they_take_their_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,3 +122,20 @@ def test_a_file_in_place_of_a_folder_is_named_where_a_folder_is_wanted(
     with pytest.raises(InputError) as failed, block(file / "below"):
         (file / "below").mkdir()
     assert ("name a folder" in failed.value.message) is is_folder_wanted
+
+
+@pytest.mark.parametrize(
+    ("block", "number", "kind"),
+    [
+        (writing, errno.ENOSPC, OperatingError),
+        (writing_to, errno.EIO, OperatingError),
+        (writing, errno.EACCES, InputError),
+        (reading, errno.EIO, InputError),
+    ],
+)
+def test_a_disk_that_fails_is_nobodys_mistake(
+    tmp_path: Path, block: Callable[[Path], AbstractContextManager[None]], number: int, kind: type[AssayStreamError]
+) -> None:
+    """Exit code 3, as where standard output leads to a full disk: the command may succeed later."""
+    with pytest.raises(kind, match=r"file: \w+"), block(tmp_path / "file"):
+        raise OSError(number, os.strerror(number))

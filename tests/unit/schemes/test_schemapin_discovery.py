@@ -38,7 +38,9 @@ def test_a_list_of_revoked_keys_that_cannot_be_read(listed: Any) -> None:
         parse_well_known(a_document(revoked_keys=listed))
 
 
-@pytest.mark.parametrize("listed", [f" {FINGERPRINT.upper()}\n", FINGERPRINT.removeprefix("sha256:")])
+@pytest.mark.parametrize(
+    "listed", [f" {FINGERPRINT.upper()}\n", FINGERPRINT.removeprefix("sha256:")], ids=["upper case", "no prefix"]
+)
 def test_a_revocation_in_upper_case_or_without_a_prefix_counts(listed: str) -> None:
     assert parse_well_known(a_document(revoked_keys=[listed])).revoked_keys == {FINGERPRINT}
 

@@ -40,4 +40,5 @@ def as_lines(alerts: Iterable[dict[str, Any]], target: str) -> Iterable[str]:
 
 
 def _escaped(form: Format, line: str) -> str:
+    line.encode()  # what is no text that can be written fails here, by its plug-in's name
     return json_text(line) if "json" in form.media_type else line

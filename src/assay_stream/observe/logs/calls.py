@@ -218,7 +218,10 @@ def _observed(
                 return
             if not isinstance(entry, dict):
                 raise InputError("not_an_event", "the line must be a JSON object", path="$")
-            yield from reader.read(entry, identity, whose, counts)
+            for each in reader.read(entry, identity, whose, counts):
+                if not isinstance(each, Observation | InputError):
+                    raise TypeError
+                yield each
     except InputError as error:
         yield error
 
