@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
 import typer
 
@@ -188,7 +188,7 @@ class _Reader:
         )
 
 
-def deliver(observations: Observations, output: Path | None, bootstrap: str | None) -> int:
+def deliver(observations: Observations, output: Path | BinaryIO | None, bootstrap: str | None) -> int:
     settings = command_settings(bootstrap_servers=bootstrap)
     key = settings.keyed_by()
     if output is not None:

@@ -67,7 +67,6 @@ def test_standard_input_is_one_input(tmp_path: Path) -> None:
         "alerts list --input {}",
         "seal keygen --out {}",
         "demo --no-broker --output {}",
-        "store status --store {}",
         "store load {} --store store",
         "evidence erase-files --input . --control control --output {}",
     ],
