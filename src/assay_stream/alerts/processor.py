@@ -388,7 +388,7 @@ def with_member(
     if was is None:
         level = str(member.severity_id)
         held["by_severity"] = held["by_severity"] | {level: held["by_severity"].get(level, 0) + 1}
-        name = finding.tool_name or finding.item_name
+        name = _part_name(finding)
         shown = [member.severity_id, finding.kind.value, name, finding.uid()]
         held["most_severe"] = _most_severe([*held["most_severe"], shown])
         is_graver = fold is not None and member.severity_id >= min(fold.severity_id + 1, SEVERITY_HIGH)
@@ -407,12 +407,16 @@ def with_member(
     return replace(new, folded=held)
 
 
+def _part_name(finding: Finding) -> str | None:
+    return finding.tool_name or finding.item_name or ("(no name)" if finding.kind is Kind.TOOL_ADDED else None)
+
+
 def with_graver_member(release: AlertState, was: AlertState, now: AlertState) -> AlertState:
     held = release.folded or {}
     counts = dict(held["by_severity"])
     for level, more in ((str(was.severity_id), -1), (str(now.severity_id), 1)):
         counts[level] = counts.get(level, 0) + more
-    uid, name = now.last.uid(), now.last.tool_name or now.last.item_name
+    uid, name = now.last.uid(), _part_name(now.last)
     others = [row for row in held["most_severe"] if row[3] != uid]
     named = _most_severe([*others, [now.severity_id, now.last.kind.value, name, uid]])
     part = replace(now.last, release=release.last.release)

@@ -21,7 +21,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.model.fields import ChangeDirection
 from assay_stream.model.finding import ANY_SERVER, Entry, Finding, NameClaim, Suppression, SuppressionRule
-from assay_stream.model.kinds import KINDS, SAME_NAME, TAKEN_NAME, Kind, KindInfo
+from assay_stream.model.kinds import KINDS, SAME_NAME, TAKEN_NAME, Kind, KindInfo, info_of
 from assay_stream.registry.name_claims import shadow_of
 from assay_stream.text.escaping import counted
 from assay_stream.text.word_diff import Piece, marked
@@ -257,7 +257,7 @@ class AlertStory:
         """What its kind means, ``None`` for a kind that this version does not know."""
         if self.view.kind == Kind.DETECTION:
             return replace(KINDS[Kind.DETECTION], title=self.view.title)
-        return KINDS[Kind(self.view.kind)] if self.view.kind in list(Kind) else None
+        return info_of(Kind(self.view.kind), self.view.tool_name) if self.view.kind in list(Kind) else None
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield further content of the record: a label, and text that may be a server's."""

@@ -201,6 +201,7 @@ class Fleet:
         self.item_uses: Counter[tuple[Subject, str]] = Counter()
         self._item_names: Counter[tuple[Subject, str]] = Counter()
         self._known = Definitions()
+        self._nameless: Counter[str] = Counter()
         self._lists: Shares[str] = Shares()
         """Catalogues of the latest lists."""
         self._forced: Shares[str] | None = None
@@ -220,7 +221,7 @@ class Fleet:
         timeline = self.observers[observer_id]
         latest = timeline.latest
         catalogue = None if latest is None else latest.catalogue
-        self._lists.move(observer_id, catalogue, lambda digest: self.catalogues[digest].definitions())
+        self._lists.move(observer_id, catalogue, lambda digest: self.catalogues[digest].shown())
         # An earlier observation may end, or give back, the force of the latest.
         self._refresh_force(observer_id)
         self._views.move(observer_id, _view_of(timeline) or None, self._remembered)
@@ -228,11 +229,14 @@ class Fleet:
     def add_catalogue(self, catalogue: Catalogue) -> None:
         self.tool_uses.update((catalogue.server_scoped, full) for _, full in catalogue.definitions())
         self._known.add(catalogue.definitions())
+        self._nameless.update(catalogue.nameless)
 
     def remove_catalogue(self, catalogue: Catalogue) -> None:
         for _, full in catalogue.definitions():
             take_one(self.tool_uses, (catalogue.server_scoped, full))
         self._known.take(catalogue.definitions())
+        for full in catalogue.nameless:
+            take_one(self._nameless, full)
 
     def add_item_list(self, item_list: ItemList) -> None:
         self.item_uses.update({(item_list.subject, full) for _, full in item_list.items})
@@ -252,6 +256,9 @@ class Fleet:
 
     def is_known(self, tool_name: str) -> bool:
         return tool_name in self._known
+
+    def is_nameless_known(self, full: str) -> bool:
+        return full in self._nameless
 
     def definitions_known(self, tool_name: str) -> list[str]:
         return sorted(self._known.get(tool_name, ()))

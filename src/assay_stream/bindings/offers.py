@@ -51,7 +51,7 @@ class Offer:
     ambiguous: dict[str, tuple[str, ...]]
     """Full digests of the definitions of each name that has several, sorted."""
     nameless: dict[str, dict[str, Any]]
-    """Definitions without a name: they bind nothing, but reviewers see them."""
+    """Definitions without a name: they bind nothing, but are searched, and reviewers see them."""
     carried: dict[str, str]
     """The SchemaPin signature within a tool, by the name of each tool that carries one and is not ambiguous."""
 

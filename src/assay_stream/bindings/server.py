@@ -381,7 +381,10 @@ class ServerBindings:
         return found
 
     def list_catalogue(self, catalogue: Catalogue) -> None:
-        if self._fleet is not None and catalogue.digest not in self.catalogues:
+        known = self.catalogues.get(catalogue.digest)
+        if known is not None and known.nameless != catalogue.nameless:
+            self._fleet = None  # An earlier version had written it without these.
+        elif self._fleet is not None and known is None:
             self._fleet.add_catalogue(catalogue)
         self.catalogues[catalogue.digest] = catalogue
 

@@ -33,7 +33,7 @@ from assay_stream.model.fields import (
     TriageAct,
 )
 from assay_stream.model.finding import Finding
-from assay_stream.model.kinds import KINDS, Kind
+from assay_stream.model.kinds import KINDS, Kind, KindInfo, info_of
 from assay_stream.model.record import Output, Role
 
 OCSF_VERSION = "1.8.0"
@@ -272,14 +272,14 @@ def alert_record(
         },
         "finding_info": {
             "uid": finding.uid(),
-            "title": _title(finding),
+            "title": _title(finding, info),
             "desc": info.explanation,
             "types": list(dict.fromkeys([finding.kind.value, *(reason.partition(":")[0] for reason in reasons)])),
             "first_seen_time": state.first_us // 1_000,
             "last_seen_time": state.last_us // 1_000,
             **_members(folded),
         },
-        "remediation": {"desc": info.next_step},
+        "remediation": {"desc": info_of(finding.kind, finding.tool_name).next_step},
         "unmapped": _pin_of(state)
         | _present(
             **{name: source.value(finding) for name, source in _SOURCES.items()},
@@ -363,12 +363,13 @@ def _message(finding: Finding, folded: Mapping[str, Any] | None, reasons: Iterab
     reason = f" ({finding.reason})" if finding.reason else ""
     also = "".join(f"; {reason}" for reason in reasons)
     why = why_of(finding)
-    return f"{_title(finding)}: {subject}{detail}{reason}{also}{f': {why}' if why else ''}"
+    title = _title(finding, info_of(finding.kind, finding.tool_name))
+    return f"{title}: {subject}{detail}{reason}{also}{f': {why}' if why else ''}"
 
 
-def _title(finding: Finding) -> str:
+def _title(finding: Finding, info: KindInfo) -> str:
     own = finding.detection if finding.kind is Kind.DETECTION else None
-    return KINDS[finding.kind].title if own is None else own.title
+    return info.title if own is None else own.title
 
 
 def _total(folded: Mapping[str, Any] | None) -> int | None:

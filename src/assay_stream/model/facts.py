@@ -145,6 +145,7 @@ class Catalogue(BaseFact):
         server_scoped: whether digests of this catalogue cover the server's id.
         tools: tool name to full digest; ``None`` where the name stood twice with different definitions.
         ambiguous: full digests of those definitions, sorted, of each such name.
+        nameless: full digests of the definitions without a name, sorted: they bind nothing.
     """
 
     server_id: Identifier
@@ -159,6 +160,7 @@ class Catalogue(BaseFact):
             dict,
         ),
     ] = field(default_factory=dict)
+    nameless: tuple[DigestText, ...] = ()
 
     def definitions_of(self, tool_name: str) -> tuple[str, ...]:
         """Return the sorted full digests of the definitions under a name, none where it is not listed."""
@@ -166,7 +168,8 @@ class Catalogue(BaseFact):
         return self.ambiguous.get(tool_name, ()) if full is None else (full,)
 
     def lists(self, tool_name: str, full: str) -> bool:
-        fulls = self.definitions_of(tool_name)
+        """Return True if a definition is listed under a name, or without one (``""``)."""
+        fulls = self.definitions_of(tool_name) if tool_name else self.nameless
         index = bisect_left(fulls, full)
         return index < len(fulls) and fulls[index] == full
 
@@ -174,6 +177,11 @@ class Catalogue(BaseFact):
         for name in self.tools:
             for full in self.definitions_of(name):
                 yield name, full
+
+    def shown(self) -> Iterator[tuple[str, str]]:
+        """Yield name and full digest of all definitions, also of those that bind nothing (``""``)."""
+        yield from self.definitions()
+        yield from (("", full) for full in self.nameless)
 
 
 @fact("item", "server_id", "subject", "full")

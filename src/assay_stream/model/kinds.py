@@ -1,7 +1,7 @@
 """Every kind of finding: what it means, how severe it is by itself, and what to do next (``kinds.toml``)."""
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib.resources import files
 
@@ -106,3 +106,15 @@ KINDS: dict[Kind, KindInfo] = {
     for kind, row in _TABLE.items()
 }
 """How every kind reads."""
+
+_NAMELESS = replace(
+    KINDS[Kind.TOOL_ADDED],
+    title="A server offers a tool without a name, whose text stands out",
+    explanation="No call is bound to it, but clients may show its text to the model, or give it a name.",
+    next_step="Read its definition, and ask who runs the server. It cannot be pinned.",
+)
+
+
+def info_of(kind: Kind, tool_name: str | None) -> KindInfo:
+    """Return how a finding reads; a tool without a name cannot be approved or rejected."""
+    return _NAMELESS if kind is Kind.TOOL_ADDED and not tool_name else KINDS[kind]

@@ -105,12 +105,14 @@ class Baseline:
     Args:
         tools: tool name to the fingerprint last seen, ``None`` where it was always ambiguous.
         ambiguous: full digests of the definitions under a name that was ambiguous when it was last listed, sorted.
+        nameless: full digests of the definitions without a name.
         complete: whether this rests on a complete list.
         same_rights: whether it was seen under the same rights as the snapshot.
     """
 
     tools: dict[str, Fingerprint | None] = field(default_factory=dict)
     ambiguous: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    nameless: set[str] = field(default_factory=set)
     complete: bool = False
     same_rights: bool = True
 
@@ -179,6 +181,7 @@ def _merge(server: ServerBindings, history: list[Seen]) -> Baseline:
         if seen.catalogue not in merged:
             merged.add(seen.catalogue)
             catalogue = server.catalogue_of(seen)
+            baseline.nameless.update(catalogue.nameless)
             for name, full in catalogue.tools.items():
                 if name not in baseline.tools:
                     baseline.tools[name] = None if full is None else server.fingerprint_of(catalogue, full)
@@ -445,6 +448,7 @@ def change_of(
             if not is_listed or baseline.definitions_of(name) != catalogue.definitions_of(name):
                 known = baseline.tools.get(name)
                 tools.append((name, None if known is None else known.full))
+        tools += [("", full) for full in catalogue.nameless if full not in baseline.nameless]
     items: list[tuple[str | int, ...]] = []
     size = len(tools)
     for offer in lists:

@@ -14,6 +14,9 @@ first one under other rights is compared with what was seen under any, and remov
 Prompts and templates are compared likewise, whatever the rights. The completeness stated by a snapshot is that of all
 its lists.
 
+A tool without a name binds nothing, and is reported as an addition only where its text stands out: once for each
+definition, without a name, and never as changed or removed.
+
 A first list has no baseline, so nothing in it is a change. Its text is searched all the same: a definition with
 indicators of medium severity or higher is reported as an addition, and the others are part of the inventory. A low
 indicator, such as the name of another tool, means little where there is no text that it was added to.
@@ -339,17 +342,22 @@ def compare(
     renamed = drift.renames(before, catalogue, gone, come)
     shown = last_shown(server, seen, new, drift.analysis)
     steps = list(_steps(server, before, catalogue, (new, come, gone), renamed, shown))
+    for full in catalogue.nameless:
+        is_come = baseline is None or before.complete or not server.fleet.is_nameless_known(full)
+        if is_come and full not in before.nameless:
+            steps.append(_Step(Kind.TOOL_ADDED, "", None, full))
     # What new text brings is graver than what a change means: it is looked for first, in all of the list.
     drift.search((None if step.old is None else step.old.full, step.full) for step in steps if step.full is not None)
     drift.hold_against(before)
     for step in steps:
         for finding in drift.findings(step):
-            if baseline is not None or finding.kind is not Kind.TOOL_ADDED or stands_out(finding.indicators):
+            is_told = finding.kind is not Kind.TOOL_ADDED or (baseline is not None and step.name)
+            if is_told or stands_out(finding.indicators):
                 yield finding
 
 
 class _Step(NamedTuple):
-    """One comparison: its kind, the tool's name, the older definition and the newer one's digest."""
+    """One comparison: its kind, the tool's name (``""`` for none), the older definition and the newer one's digest."""
 
     what: Kind
     name: str
@@ -498,7 +506,15 @@ class _ToolDrift:
                 yield self._found(step.what, name, before=old)
         elif full is not None and old is None:
             signs = self._searched.get((None, full), ())
-            yield self._found(step.what, name, after=self._offer.fingerprints[full], indicators=signs)
+            if name:
+                yield self._found(step.what, name, after=self._offer.fingerprints[full], indicators=signs)
+                return
+            fleet = self._server.fleet
+            known = fleet.is_nameless_known(full)
+            elsewhere = known and fleet.shows_others("", full, self._seen.observer_id)
+            yield finding_in(
+                self._seen, step.what, after=full, indicators=signs, known=known, offered_elsewhere=elsewhere
+            )
         elif full is not None and old is not None:
             yield from self._differing(step.what, name, old, full, renamed_to=step.renamed_to)
 

@@ -91,6 +91,10 @@ def resolved_by_snapshot(
             if server.controls:  # Without anything set or signed nothing was found about it.
                 ended += uids_of(seen.server_id, name, full, OF_PINS)
                 ended += uids_of_signature(server, seen.server_id, name, full)
+        if seen.completeness == "complete" and baseline.same_rights:
+            for full in sorted(baseline.nameless.difference(catalogue.nameless)):
+                ended = gone[not server.fleet.shows_others("", full, seen.observer_id)]
+                ended.append(uid_of(Kind.TOOL_ADDED, seen.server_id, None, full, None))
         for name, fulls in sorted(baseline.ambiguous.items()):
             if fulls and _tells_of(name, baseline, catalogue, seen) and catalogue.ambiguous.get(name) != fulls:
                 digest = set_digest(fulls)

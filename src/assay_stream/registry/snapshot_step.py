@@ -167,6 +167,7 @@ def apply_snapshot(step: Step, event: SnapshotEvent) -> None:
         server_scoped=data.server_scoped,
         tools=offer.tools,
         ambiguous=offer.ambiguous,
+        nameless=tuple(sorted(offer.nameless)),
     )
     # Before: what differs from earlier lists, which alerts that resolves, and how pins, offers and verdicts are.
     baseline, analysed = baselines_for(server, seen)
@@ -280,7 +281,12 @@ def _compare(
 
 
 def _of_one_release(findings: list[Finding], seen: Seen) -> list[Finding]:
-    if len({(each.tool_name, each.item_name) for each in findings if each.kind in RELEASE_KINDS}) < 2:
+    subjects = {
+        (each.tool_name, each.item_name or each.tool_name or each.after)
+        for each in findings
+        if each.kind in RELEASE_KINDS
+    }
+    if len(subjects) < 2:
         return findings
     release = jcs_digest([seen.catalogue, seen.prompts, seen.templates, seen.instructions]).hex
     return [replace(each, release=release) if each.kind in RELEASE_KINDS else each for each in findings]
@@ -298,7 +304,8 @@ def _publish_offer(step: Step, server: ServerBindings, catalogue: Catalogue, off
             )
             step.publish(fact)
             step.outputs.append(definition_record(step.record, full, definition))
-    if catalogue.digest not in server.catalogues:
+    known = server.catalogues.get(catalogue.digest)
+    if known is None or known.nameless != catalogue.nameless:
         step.outputs += [definition_record(step.record, full, tool) for full, tool in offer.nameless.items()]
         step.publish(catalogue)
 

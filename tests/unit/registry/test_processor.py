@@ -61,7 +61,9 @@ def test_the_same_id_of_another_observation_is_no_repetition(change: dict[str, A
 def test_a_definition_without_a_name_is_shown_and_binds_nothing() -> None:
     """Nothing can call it; reviewers see it all the same, and the catalogue does not list it."""
     outputs = process(Registry(producer=PRODUCER), a_snapshot({"description": "nameless"}))
-    assert labels(outputs) == ["definition:not_digestible", "fact:catalogue", "fact:seen", "finding:first_look"]
+    assert labels(outputs) == [
+        *("definition:not_digestible", "fact:catalogue", "fact:seen", "finding:first_look", "fact:allowance")
+    ]
     assert orjson.loads(outputs[1].value or b"")["tools"] == []
 
 
