@@ -86,8 +86,8 @@ _ANSWERS: ContentCache[tuple[Any, int]] = ContentCache(
 )
 _NAMES: ContentCache[tuple[Any, int]] = ContentCache(DEFAULT_LIMITS.name_indexes_max, DEFAULT_LIMITS.indexed_names_max)
 _BYTES_PER_ANSWER = 400
-_BYTES_PER_ENTRY = 250
-"""Bytes of a change or a sign: a tuple of two or three strings."""
+_BYTES_PER_ENTRY = 200
+"""Bytes of a change or a sign besides its characters: a tuple of two or three strings."""
 
 
 class Comparison:
@@ -175,7 +175,7 @@ class Comparison:
 
     def kept(self, question: str, ask: Callable[[], _Answer]) -> _Answer:
         """Return a kept answer at its original cost, or compute it."""
-        return self._kept(_ANSWERS, question, ask, lambda found: _BYTES_PER_ANSWER + _BYTES_PER_ENTRY * len(found))
+        return self._kept(_ANSWERS, question, ask, _size_of)
 
     def _kept(
         self,
@@ -195,6 +195,10 @@ class Comparison:
             work.spend(known[1])
         self.analysis.kept_units += known[1]
         return known[0]
+
+
+def _size_of(answer: Sequence[Any]) -> int:
+    return _BYTES_PER_ANSWER + sum(_BYTES_PER_ENTRY + len(str(entry)) for entry in answer)
 
 
 def _rows(found: Iterable[Indicator]) -> Signs:

@@ -1,6 +1,8 @@
 """Drift of tools, prompts and resource templates between snapshots of one server."""
 
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import orjson
 import pytest
@@ -9,6 +11,11 @@ from assay_stream.alerts.rules import severity_under
 from assay_stream.drift.severity import PROFILES
 from assay_stream.limits import Limits
 from assay_stream.model.record import Role
+from assay_stream.registry import list_drift
+from assay_stream.registry.analysis import Analysis
+from assay_stream.registry.list_drift import Comparison
+from assay_stream.schemes.fingerprint import ContentCache
+from assay_stream.work import Work
 from tests.support.lists import PROMPT, TEMPLATE, TOOL, Shown, told
 
 OTHER = {"name": "other"}
@@ -218,3 +225,17 @@ def test_a_finding_holds_as_many_signs_and_changes_as_fit_and_names_the_cut() ->
     for rows in (found.indicators, found.changes):
         assert len(rows) > 2
         assert sum(len(orjson.dumps(row)) for row in rows[:-1]) <= 4_096
+
+
+def test_kept_answers_are_weighed_by_what_they_take() -> None:
+    asked: list[int] = []
+
+    def ask(number: int) -> tuple[tuple[str, int, str], ...]:
+        asked.append(number)
+        return (("external_reference", 4, f"$.{number}" + "n" * 4_000),)
+
+    with patch.object(list_drift, "_ANSWERS", ContentCache(10, 10_000)):
+        comparison = Comparison(Analysis(Work(100)), ())
+        for number in (0, 1, 2, 0):
+            comparison.kept(f"signs {number}", partial(ask, number))
+    assert asked == [0, 1, 2, 0]
