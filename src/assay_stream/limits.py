@@ -41,6 +41,9 @@ class Limits:
     # Characters of the path of one change, or of one sign. Paths of real changes have under 200; names of a hostile
     # schema would make each path as long as the schema.
     path_chars_max: int = 1_024
+    # Bytes of the indicators of one finding, of those carried over, and of its changes: mostly their paths. Real ones
+    # have under 500; of a hostile definition hundreds would have the longest path, in a finding and its alert's state.
+    finding_rows_bytes_max: int = 4_096
     # Units of work that the lists of one server may cost per second of log time: a tenth of a core, so that nine more
     # servers of its partition can do the same. A change that was analysed before is free.
     allowance_units_per_s: int = 1_000_000

@@ -73,19 +73,24 @@ from assay_stream.schemes.handshake_contract import contract, contract_drift
 from assay_stream.schemes.mcptrust_hashes import RISK_LEVELS
 from assay_stream.work import Work, WorkExhaustedError
 
-Changes = tuple[tuple[str, str, str], ...]
-Signs = tuple[tuple[str, int, str], ...]
+_Change = tuple[str, str, str]
+_Sign = tuple[str, int, str]
+Changes = tuple[_Change, ...]
+Signs = tuple[_Sign, ...]
 _Definition = Mapping[str, Any]
 _Answer = TypeVar("_Answer")
+_Row = TypeVar("_Row", _Change, _Sign)
 
 NOT_SEARCHED: Signs = ((CUT_SHORT.rule, CUT_SHORT.level, CUT_SHORT.path),)
+_UNCOMPARED = not_compared()
+NOT_COMPARED: Changes = ((_UNCOMPARED.code, _UNCOMPARED.path, _UNCOMPARED.direction.value),)
 _ANSWERS: ContentCache[tuple[Any, int]] = ContentCache(
     DEFAULT_LIMITS.analysis_answers_max, DEFAULT_LIMITS.analysis_answers_bytes_max
 )
 _NAMES: ContentCache[tuple[Any, int]] = ContentCache(DEFAULT_LIMITS.name_indexes_max, DEFAULT_LIMITS.indexed_names_max)
 _BYTES_PER_ANSWER = 400
-_BYTES_PER_ENTRY = 250
-"""Bytes of a change or a sign: a tuple of two or three strings."""
+_BYTES_PER_ENTRY = 200
+"""Bytes of a change or a sign besides its characters: a tuple of two or three strings."""
 
 
 class Comparison:
@@ -173,7 +178,7 @@ class Comparison:
 
     def kept(self, question: str, ask: Callable[[], _Answer]) -> _Answer:
         """Return a kept answer at its original cost, or compute it."""
-        return self._kept(_ANSWERS, question, ask, lambda found: _BYTES_PER_ANSWER + _BYTES_PER_ENTRY * len(found))
+        return self._kept(_ANSWERS, question, ask, _size_of)
 
     def _kept(
         self,
@@ -195,8 +200,25 @@ class Comparison:
         return known[0]
 
 
+def _size_of(answer: Sequence[Any]) -> int:
+    return _BYTES_PER_ANSWER + sum(_BYTES_PER_ENTRY + len(str(entry)) for entry in answer)
+
+
 def _rows(found: Iterable[Indicator]) -> Signs:
-    return tuple((sign.rule, sign.level, sign.path) for sign in found)
+    return _fitting(((sign.rule, sign.level, sign.path) for sign in found), NOT_SEARCHED[0])
+
+
+def _fitting(rows: Iterable[_Row], cut: _Row) -> tuple[_Row, ...]:
+    """Return the rows of a finding, as many as fit into it; ``cut`` stands for the others."""
+    fitting: list[_Row] = []
+    size_bytes = 0
+    for row in rows:
+        size_bytes += len(orjson.dumps(row))
+        if size_bytes > DEFAULT_LIMITS.finding_rows_bytes_max:
+            fitting += [] if cut in fitting else [cut]
+            break
+        fitting.append(row)
+    return tuple(fitting)
 
 
 def reported_changes(changes: Iterable[Change]) -> Changes:
@@ -205,10 +227,7 @@ def reported_changes(changes: Iterable[Change]) -> Changes:
     for change in changes:
         top = change.path.removeprefix("$").lstrip(".").partition(".")[0].partition("[")[0]
         first.setdefault((change.code, top), change)
-    return tuple((change.code, change.path, change.direction.value) for change in first.values())
-
-
-NOT_COMPARED = reported_changes([not_compared()])
+    return _fitting(((each.code, each.path, each.direction.value) for each in first.values()), NOT_COMPARED[0])
 
 
 def first_look(
