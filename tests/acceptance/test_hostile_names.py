@@ -91,6 +91,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     held = {"id": "case\x1b\u202e", "author": "eve\x9b", "reason": "\x1b]8;;\x07\u200b", "scope": {"server_id": SERVER}}
     (folder / "control.ndjson").write_bytes(lines_of(control(Story(), "hold.set", **held).records))
+    rule = {**held, "tool": "*\u202e"}
+    del rule["scope"]
+    (folder / "rules.ndjson").write_bytes(lines_of(control(Story(), "suppression.set", **rule).records))
     return folder
 
 
@@ -132,6 +135,7 @@ PRINTING: list[tuple[str, ...]] = [
     *(("timeline", "--server-id", SERVER, *INPUT, "--format", target) for target in ("table", "json", "csv")),
     *(("trace", "--tool-call-id", "CALL", *INPUT, "--format", target) for target in ("table", "json")),
     *(("alerts", "export", *ALERTS, "--format", each) for each in FORMATS.names()),
+    *(("alerts", "rules", "--input", "rules.ndjson", *as_json) for as_json in ((), ("--json",))),
     *(("alerts", "list", *ALERTS, "--status", "all", "--format", target) for target in ("table", "json")),
     ("alerts", "show", "UID", "--full", *STORY),
     *(("alerts", "explain", "UID", *STORY, "--format", target) for target in ("text", "json", "markdown")),

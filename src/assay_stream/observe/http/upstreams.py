@@ -34,8 +34,8 @@ def open_session(
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         timeout=timeout,
-        max_line_size=limits.answer_field_bytes_max,
-        max_field_size=limits.answer_field_bytes_max,
+        max_line_size=limits.header_bytes_max,
+        max_field_size=limits.header_bytes_max,
         **options,
     )
 
@@ -87,6 +87,8 @@ class ResponseHead:
 class Client:
     def __init__(self, limits: HttpLimits, tls: ssl.SSLContext) -> None:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_limit_s)
+        # A server may begin as many answers as it has requests, and hold each of them.
+        limits = replace(limits, header_bytes_max=limits.answer_field_bytes_max)
         self._session = open_session(tls, timeout, limits=limits, skip_auto_headers=_OWN_FIELDS)
 
     async def send(
