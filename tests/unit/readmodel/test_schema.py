@@ -173,7 +173,7 @@ def test_a_store_stays_where_it_cannot_be_replaced(tmp_path: Path, monkeypatch: 
         return replace(path, target)
 
     monkeypatch.setattr(Path, "replace", replaced)
-    with pytest.raises(InputError, match="unwritable_folder"), schema.replacing(tmp_path):
+    with pytest.raises(OperatingError, match="unwritable_folder"), schema.replacing(tmp_path):
         pass
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
