@@ -42,7 +42,7 @@ class Limits:
     # schema would make each path as long as the schema.
     path_chars_max: int = 1_024
     # Bytes of the indicators of one finding, of those carried over, and of its changes: mostly their paths. Real ones
-    # have under 500; of a hostile definition hundreds would have the longest path, in a finding and its alert's state.
+    # have under 1,400; hundreds of a hostile one could be long, in a finding and in its alert again.
     finding_rows_bytes_max: int = 4_096
     # Units of work that the lists of one server may cost per second of log time: a tenth of a core, so that nine more
     # servers of its partition can do the same. A change that was analysed before is free.

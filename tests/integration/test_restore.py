@@ -154,7 +154,7 @@ async def test_what_was_erased_from_an_archive_is_not_restored(deployment: Deplo
     """Stubs stand at the offsets of what was there: seals hold, checks say by which record, and a worker goes on."""
     seals = Seals(deployment, tmp_path)
     await tell_and_archive(deployment, tmp_path / "before", seals)
-    scope = ("--server-id", "server-0", "--to-time", "2027-01-01T00:00:00Z", "--reason", "request 17", "--id", "one")
+    scope = ("--server-id", "server-0", "--to-time", "2026-04-01T00:00:00Z", "--reason", "request 17", "--id", "one")
     await deployment.output_of("evidence", "erase", *scope)
     await archive(deployment, tmp_path / "all", "--all-topics")
     folders = ("--input", str(tmp_path / "all"), "--output", str(tmp_path / "erased"))
