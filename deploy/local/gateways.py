@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from deploy.local.servers import ROOT, ServerError, once, run
+from deploy.local.servers import ROOT, ServerError, make_environment, once
 
 GATEWAYS: Final = ("fastmcp", "litellm", "contextforge")
 
@@ -31,13 +31,9 @@ def gateway_python(gateway: str) -> Path:
     """
     home = _home(gateway)
 
-    def install() -> None:
-        run([sys.executable, "-m", "venv", str(home)], f"make a virtual environment in {home}")
-        # The lock is complete, and some of its pins are not what the gateways ask for: see overrides.in.
-        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input", "--no-deps"]
-        run([*pip, "--require-hashes", "--requirement", str(_lock(gateway))], f"install {gateway}")
-
-    once(home, install)
+    # The lock is complete, and some of its pins are not what the gateways ask for: see overrides.in.
+    locked = ("--no-deps", "--require-hashes", "--requirement", str(_lock(gateway)))
+    once(home, lambda: make_environment(home, gateway, *locked))
     return home / "bin" / "python"
 
 

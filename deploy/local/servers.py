@@ -27,6 +27,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 INSTALL_LIMIT_S: Final = 600.0
 
+_UV: Final = ROOT / ".uv" / "bin" / "uv"  # where make puts it
 _COMPLETE: Final = ".complete"  # written last: a folder without it is an install that was cut short
 _OLD_SDK: Final = ("mcp>=1,<2",)  # what servers released before 2026 need, and do not ask for themselves
 _YEAR_OF_NEW_SDK: Final = 2026
@@ -52,12 +53,7 @@ def python_server(package: str, version: str, *, besides: Sequence[str] | None =
         besides = () if year and int(year[0]) >= _YEAR_OF_NEW_SDK else _OLD_SDK
     home = _home("python", package, version)
 
-    def install() -> None:
-        run([sys.executable, "-m", "venv", str(home)], f"make a virtual environment in {home}")
-        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input"]
-        run([*pip, f"{package}=={version}", *besides], f"install {package}=={version}")
-
-    once(home, install)
+    once(home, lambda: make_environment(home, package, f"{package}=={version}", *besides))
     script = home / "bin" / package
     if not script.exists():
         raise ServerError(f"{package} {version} has no command {script}: it is another kind of package")
@@ -126,6 +122,16 @@ def _locked(home: Path) -> Iterator[None]:
     with home.with_name(f".{home.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def make_environment(home: Path, name: str, *requirements: str) -> None:
+    """Make a virtual environment and install into it: by uv if it is there, in a tenth of the time, or else by pip."""
+    python = str(home / "bin" / "python")
+    venv, pip = ["venv"], [python, "-m", "pip", "install", "--no-input"]
+    if _UV.exists():
+        venv, pip = ["venv", "--without-pip"], [str(_UV), "pip", "install", "--python", python]
+    run([sys.executable, "-m", *venv, str(home)], f"make a virtual environment in {home}")
+    run([*pip, "--quiet", *requirements], f"install {name}")
 
 
 def run(command: Sequence[str], what: str) -> None:
