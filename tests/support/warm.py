@@ -26,7 +26,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _MODULES = ("assay_stream", "tests.support.faulty_worker")
 _AT_START = (
     *("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC_", "OPENSSL", "SSL_"),
-    *("FORCE_", "NO_", "TERM", "COLUMNS", "LINES", "PY_", "_TYPER", "GITHUB_", "FAUST", "MODE_"),
+    *("FORCE_", "NO_", "TERM", "PY_", "_TYPER", "GITHUB_", "FAUST", "MODE_"),
 )
 """Variables that an interpreter or a library reads when it starts: where one is another, nothing is reused."""
 _PR_SET_CHILD_SUBREAPER = 36
