@@ -185,7 +185,7 @@ async def test_a_task_of_another_server_is_followed_to_its_result(tmp_path: Path
     output = tmp_path / "observations.ndjson"
     command = [*node_server("@modelcontextprotocol/server-everything", "2026.8.31"), "stdio"]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(TAP), "the-server", "the-observer", str(output), *command),
+        *(sys.executable, *TAP, str(output), *command),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=2**24,

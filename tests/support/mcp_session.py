@@ -1,6 +1,7 @@
 """A real MCP client (the SDK's) that speaks to a server through the tap."""
 
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ from typing import Any
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-TAP = Path(__file__).with_name("mcp_tap.py")
+TAP = ["-m", "tests.support.mcp_tap", "the-server", "the-observer"]
 
 
 @asynccontextmanager
@@ -20,8 +21,8 @@ async def tapped_client(
     """A connected client, with more options of the SDK's. The observations are in ``output`` after the block."""
     through_tap = StdioServerParameters(
         command=sys.executable,
-        args=[str(TAP), "the-server", "the-observer", str(output), *command],
-        env=None if hidden is None else {"HIDDEN_TOOL": hidden, "PYTHONPATH": str(TAP.parents[2])},
+        args=[*TAP, str(output), *command],
+        env={**os.environ, **({} if hidden is None else {"HIDDEN_TOOL": hidden})},
     )
     async with Client(stdio_client(through_tap), mode=mode, **options) as client:
         yield client

@@ -1,6 +1,6 @@
 """A program that runs ``run_tap`` and writes to a file: the tap without the command line around it.
 
-[HIDDEN_TOOL=name] python tests/support/mcp_tap.py SERVER_ID OBSERVER_ID OUTPUT COMMAND...
+[HIDDEN_TOOL=name] python -m tests.support.mcp_tap SERVER_ID OBSERVER_ID OUTPUT COMMAND...
 """
 
 import asyncio

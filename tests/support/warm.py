@@ -1,4 +1,4 @@
-"""Our own program, started from a process that has imported it already: importing takes longer than most commands.
+"""Our own programs, started from a process that has imported them already: importing takes longer than most commands.
 
 What is started this way is a process like any other: a child of the test, with a pid, an environment, streams and
 an exit code of its own. ``ASSAY_TEST_COLD=1`` starts everything anew.
@@ -23,7 +23,9 @@ import assay_stream
 from assay_stream.errors import ConfigurationError
 
 _ROOT = Path(__file__).resolve().parents[2]
-_MODULES = ("assay_stream", "tests.support.faulty_worker")
+_SCRIPTS = tuple(
+    f"tests.support.{name}" for name in ("conversing_server", "faulty_worker", "http_mcp_server", "mcp_tap")
+)
 _AT_START = (
     *("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC_", "OPENSSL", "SSL_"),
     *("FORCE_", "NO_", "TERM", "PY_", "_TYPER", "GITHUB_", "FAUST", "MODE_"),
@@ -88,7 +90,7 @@ class WarmPopen(_Popen):  # type: ignore[type-arg]
 
 
 def _is_ours(command: list[Any], env: dict[str, str]) -> bool:
-    if command[:2] != [sys.executable, "-m"] or len(command) < 3 or command[2] not in _MODULES:
+    if command[:2] != [sys.executable, "-m"] or len(command) < 3 or command[2] not in ("assay_stream", *_SCRIPTS):
         return False
     if not _templates:
         _templates.append(_Template())
@@ -106,6 +108,8 @@ def _serve(link: socket.socket) -> dict[str, Any]:
         data, descriptors, _, _ = socket.recv_fds(link, _REQUEST_BYTES_MAX, 3)
         if not data:
             os._exit(0)
+        request: dict[str, Any] = json.loads(data)
+        _load(request["command"][0])
         reading, writing = os.pipe()
         if (between := os.fork()) == 0:
             # The child in between ends at once: the other one is an orphan, and the test's.
@@ -116,13 +120,27 @@ def _serve(link: socket.socket) -> dict[str, Any]:
                 os.dup2(descriptor, number)
             for descriptor in (*descriptors, reading, writing, link.detach()):
                 os.close(descriptor)
-            request: dict[str, Any] = json.loads(data)
             return request
         os.waitpid(between, 0)
         for descriptor in (*descriptors, writing):
             os.close(descriptor)
         link.sendall(os.read(reading, 8))
         os.close(reading)
+
+
+def _load(program: str) -> None:
+    """Import what a program imports, unless that was done; the program itself is run in each process anew."""
+    if program not in sys.modules:
+        importlib.import_module(program)
+        _freeze()
+
+
+def _freeze() -> None:
+    # It looks for its descriptors in every process that is forked, and complains on standard error.
+    assert "grpc" not in sys.modules, "leave out what imports it"
+    assert threading.active_count() == 1, "a process with threads cannot fork safely"
+    gc.collect()
+    gc.freeze()
 
 
 def _become(request: dict[str, Any]) -> None:
@@ -152,11 +170,9 @@ if __name__ == "__main__":
         with contextlib.suppress(ConfigurationError):
             if not _module.name.endswith("__main__"):
                 importlib.import_module(_module.name)
-    # It looks for its descriptors in every process that is forked, and complains on standard error.
-    assert "grpc" not in sys.modules, "leave out what imports it"
-    assert threading.active_count() == 1, "a process with threads cannot fork safely"
-    gc.collect()
-    gc.freeze()
+    _freeze()
     _request = _serve(_link)
     _become(_request)
+    for _script in _SCRIPTS:
+        sys.modules.pop(_script, None)
     runpy.run_module(_request["command"][0], run_name="__main__", alter_sys=True)
