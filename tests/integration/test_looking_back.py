@@ -21,7 +21,7 @@ from tests.support.deployment import Deployment
 from tests.support.events import SERVER, TOOL as COVERED, Story, call_data, event_at, snapshot_data
 from tests.support.fleet import Fleet
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("looked-at")]
 
 EXPORTED = (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS)
 START = datetime(2026, 3, 1, 10, tzinfo=UTC)

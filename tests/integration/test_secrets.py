@@ -19,7 +19,7 @@ from tests.support.fleet import START, a_call_by, a_listing
 from tests.support.receivers import WebhookServer
 from tests.support.secured import ALL_STAGES, SecuredDeployment
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("secured")]
 
 PLANTED = "planted"
 """Every secret of this file, and every password of the users, begins so."""

@@ -34,6 +34,7 @@ from tests.unit.console.test_publishing import ACKNOWLEDGE
 
 pytestmark = [
     pytest.mark.kafka,
+    pytest.mark.xdist_group("secured"),
     # A command's event loop ends before the brokers have answered the end of its TLS connections.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
