@@ -72,7 +72,8 @@ size: $(VENV)/.ready ## Lines of each package and its budget (deploy/size.toml).
 	$(BIN)/python deploy/size.py
 
 # How long each test of the last run took stands in .run/durations. Folders are named since collecting takes its time.
-UNIT := $(BIN)/python -m pytest -q -n logical --dist worksteal tests/acceptance tests/conformance tests/golden tests/property tests/unit
+# Some tests wait, for a limit to pass or for a process to start: one process more than there are processors.
+UNIT := $(BIN)/python -m pytest -q -n $$($(BIN)/python -c "import os; print(os.cpu_count() + 1)") --dist worksteal tests/acceptance tests/conformance tests/golden tests/property tests/unit
 
 unit: $(VENV)/.native ## Tests that need no broker and no server.
 	$(UNIT) --durations=15 --junitxml=.run/durations/unit.xml -m "not kafka and not servers and not tier"
