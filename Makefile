@@ -117,10 +117,11 @@ chromium: ## Install Chromium, which `make browsers` drives, on Debian, as root.
 	command -v chromium && command -v chromedriver || { apt-get update -qq && \
 	apt-get install -qq --yes --no-install-recommends chromium chromium-driver; }
 
-# They wait more than they compute, so three processes share two cores. What is expensive to set up is set up by one of
+# They wait more than they compute, so more processes than cores share these. What is expensive to set up is set up by one of
 # them, for a group of tests, which begins before the others.
 REAL := $(BIN)/python -m pytest -q -n 3 --dist loadgroup --durations=15
 
+integration: REAL += -n 4
 integration: $(VENV)/.ready .schemathesis-venv/.ready ## Tests on real Kafka brokers and real MCP servers, but those of a tier.
 	$(REAL) --junitxml=.run/durations/integration.xml -m "(kafka or servers) and not tier" tests/integration tests/conformance
 
