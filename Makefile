@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Tests and benches start many processes: none of them should have to compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short tiers audit lock confusables sbom release release-dump fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases docs samples screenshots clean test-all laws chromium outages browsers peers adversary mixed failover
+.PHONY: help setup kafka debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short tiers audit lock confusables sbom release release-dump fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases docs samples screenshots clean test-all laws chromium outages browsers peers adversary mixed failover
 
 help: ## Show this help.
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -38,9 +38,12 @@ $(VENV)-tools/.ready: deploy/requirements/tools.lock .uv/.ready
 	$(UV) --python $(VENV)-tools/bin/python --requirement $<
 	@touch $@
 
-setup: $(VENV)/.ready $(VENV)-tools/.ready ## Install everything for development: packages, Kafka, pre-commit hooks.
-	$(BIN)/python -m deploy.local.kafka fetch
+setup: kafka $(VENV)-tools/.ready ## Install everything for development: packages, Kafka, pre-commit hooks.
 	$(VENV)-tools/bin/pre-commit install
+
+# The broker's jars, before several processes that want them fetch them side by side.
+kafka: $(VENV)/.ready
+	$(BIN)/python -m deploy.local.kafka fetch
 
 demo: $(VENV)/.ready ## Set everything up, show a rug pull on real Kafka and real servers, then stop.
 	$(BIN)/python -m deploy.local.demo
@@ -49,7 +52,7 @@ run: $(VENV)/.ready ## The same, and keep Kafka, the worker and a console runnin
 	$(BIN)/python -m deploy.local.demo --keep
 
 test: $(VENV)/.ready ## Set everything up, run the tests: all but those of a tier.
-	$(MAKE) --jobs 2 --output-sync check $(VENV)/.native
+	$(MAKE) --jobs 2 --output-sync check $(VENV)/.native .schemathesis-venv/.ready kafka
 	$(MAKE) unit integration
 
 test-all: test ## The same and every tier, as required for a release.
@@ -122,7 +125,7 @@ chromium: ## Install Chromium, which `make browsers` drives, on Debian, as root.
 REAL := $(BIN)/python -m pytest -q -n 3 --dist loadgroup --durations=15
 
 integration: REAL += -n 4
-integration: $(VENV)/.ready .schemathesis-venv/.ready ## Tests on real Kafka brokers and real MCP servers, but those of a tier.
+integration: kafka .schemathesis-venv/.ready ## Tests on real Kafka brokers and real MCP servers, but those of a tier.
 	$(REAL) --junitxml=.run/durations/integration.xml -m "(kafka or servers) and not tier" tests/integration tests/conformance
 
 # Those of outages are the heaviest: three at once on two cores wait for longer than their limits.
