@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local.servers import make_environment
+
 pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("package")]
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPTURE = ROOT / "tests/data/captures/mcp-server-time@2026.10.19.tools_list.json"
-UV = ROOT / ".uv/bin/uv"
-"""In a tenth of pip's time, where `make` has installed it."""
 NOT_IN_BASE = ("aiohttp", "cryptography", "faust", "jsonschema", "msgspec", "rich", "typer", "yaml")
 
 
@@ -37,16 +37,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def install(wheel: Path, extra: str) -> Path:
     """A fresh virtual environment with the wheel and the locked versions of what it needs; returns its bin folder."""
     folder = wheel.parent / f"venv{extra.strip('[]')}"
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     # Without the hashes: pip would ask for that of the wheel too.
     constraints = wheel.parent / "constraints.txt"
     pins = re.findall(r"^[^#\s][^\\\n]*", (ROOT / "requirements.lock").read_text(encoding="utf-8"), re.MULTILINE)
     constraints.write_text("\n".join(pins), encoding="utf-8")
-    target = f"assay-stream{extra} @ {wheel.as_uri()}"
-    python = folder / "bin" / "python"
-    pip: list[str | Path] = [UV, "pip"] if UV.exists() else [python, "-m", "pip"]
-    done = run(*pip, "install", "--python", python, "--quiet", "-c", constraints, target, cwd=wheel.parent)
-    assert done.returncode == 0, done.stderr
+    make_environment(folder, f"assay-stream{extra}", "-c", str(constraints), f"assay-stream{extra} @ {wheel.as_uri()}")
     return folder / "bin"
 
 
