@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import orjson
 import pytest
@@ -282,14 +281,6 @@ async def test_a_rebalance_loses_and_doubles_nothing(deployment: Deployment) -> 
     await assert_undisturbed(deployment, len(calls))
     assert (second.metric("assay_stream_partitions_opened", stage="join") or 0) > 0
     assert await asyncio.to_thread(second.terminate) == 0
-
-
-def test_a_worker_of_no_known_role_is_refused(tmp_path: Path) -> None:
-    """An unknown role is an error of the command line."""
-    nowhere = Deployment("127.0.0.1:1", name="nowhere")
-    worker = nowhere.start_worker("--role", "janitor")
-    assert worker.process.wait(START_LIMIT_S) == 2
-    assert "janitor" in worker.tail()
 
 
 async def test_a_stop_without_brokers_ends_within_its_bound() -> None:
