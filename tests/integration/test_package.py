@@ -83,19 +83,15 @@ def test_the_base_install_enforces(base: Path) -> None:
     assert done.stdout == "ok\n", done.stderr
 
 
-def test_the_command_names_the_extra_it_needs(base: Path) -> None:
-    """Without the extra the command says what to install."""
-    done = run(base / "assay-stream", "fingerprint", cwd=base)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "extra_missing" in done.stderr
-    assert "assay-stream[cli]" in done.stderr
-    assert "pip install '.[cli]'" in done.stderr
-
-
-def test_a_reader_of_recorded_traffic_names_the_extra_it_needs(base: Path) -> None:
-    done = run(base / "python", "-c", "from assay_stream.observe import from_mcp_wire", cwd=base)
-    assert "extra_missing" in done.stderr
-    assert "assay-stream[cli]" in done.stderr
+def test_what_needs_an_extra_names_it(base: Path) -> None:
+    """The command, and the reader of recorded traffic."""
+    command = run(base / "assay-stream", "fingerprint", cwd=base)
+    assert (command.returncode, command.stdout) == (2, "")
+    assert "pip install '.[cli]'" in command.stderr
+    reader = run(base / "python", "-c", "from assay_stream.observe import from_mcp_wire", cwd=base)
+    for done in (command, reader):
+        assert "extra_missing" in done.stderr
+        assert "assay-stream[cli]" in done.stderr
 
 
 def test_the_installed_command_prints_fingerprints(cli: Path) -> None:

@@ -131,7 +131,7 @@ async def test_a_missing_topic_loses_nothing_and_closing_ends_in_time(broker: Br
     assert publisher.stats.dropped == {"delivery_failed": 1}
 
 
-async def test_the_readmes_publisher_delivers_as_written(tmp_path: Path) -> None:
+async def test_the_readmes_publisher_delivers_as_written(broker: Broker, tmp_path: Path) -> None:
     """Its Python as a script, with a list and a call passing: both arrive although nothing is closed."""
     readme = (ROOT / "README.md").read_text()
     [source] = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
@@ -142,18 +142,17 @@ passed("server->client", b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t
 passed("client->server", b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}')
 passed("server->client", b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}')
 """
-    with Broker(options=QUICK_START) as broker:
-        settings = load_settings(bootstrap_servers=broker.bootstrap)
-        async with open_admin(settings) as admin:
-            await apply_topics(admin, settings)
-        script = tmp_path / "proxy.py"
-        script.write_text(source.replace("broker-1:9092", broker.bootstrap) + traffic)
-        done = await asyncio.to_thread(
-            subprocess.run, [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        assert "could not be delivered" not in done.stderr
-        for role, count in ((Role.SNAPSHOTS, settings.input_partitions), (Role.CALLS, settings.call_partitions)):
-            partitions = [TopicPartition(topic_names(settings)[role], number) for number in range(count)]
-            async with reading_consumer(settings) as consumer:
-                assert sum((await consumer.end_offsets(partitions)).values()) == 1, role
+    settings = load_settings(bootstrap_servers=broker.bootstrap)
+    async with open_admin(settings) as admin:
+        await apply_topics(admin, settings)
+    script = tmp_path / "proxy.py"
+    script.write_text(source.replace("broker-1:9092", broker.bootstrap) + traffic)
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "could not be delivered" not in done.stderr
+    for role, count in ((Role.SNAPSHOTS, settings.input_partitions), (Role.CALLS, settings.call_partitions)):
+        partitions = [TopicPartition(topic_names(settings)[role], number) for number in range(count)]
+        async with reading_consumer(settings) as consumer:
+            assert sum((await consumer.end_offsets(partitions)).values()) == 1, role

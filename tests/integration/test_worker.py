@@ -98,9 +98,12 @@ async def test_topics_that_belong_together_must_agree(bare: Deployment) -> None:
     assert worker.terminate() == 0
 
 
-async def test_a_worker_waits_for_brokers_that_do_not_answer() -> None:
-    """Alive, not ready, and naming the address; once they are there it does its work."""
-    with Broker(options=QUICK_START) as broker, Deployment(broker.bootstrap, name="away") as away:
+async def test_a_worker_waits_for_brokers_and_stops_without_them() -> None:
+    """Alive, not ready, and naming the address; once they are there it works; a stop is in time if they are gone."""
+    with (
+        Broker(options=QUICK_START) as broker,
+        Deployment(broker.bootstrap, name="away", env={"ASSAY_STREAM_STOP_LIMIT_S": "5"}) as away,
+    ):
         await away.apply_topics()
         broker.kill()
         worker = away.start_worker(ASSAY_STREAM_CONNECT_LIMIT_S="1")
@@ -112,6 +115,11 @@ async def test_a_worker_waits_for_brokers_that_do_not_answer() -> None:
         broker.start()
         await worker.wait_ready()
         assert worker.terminate() == 0
+        worker = await away.ready_worker()
+        broker.kill()
+        started_s = time.monotonic()
+        assert await asyncio.to_thread(worker.terminate) in (0, 3)
+        assert time.monotonic() - started_s < 15
 
 
 async def test_calls_wait_for_the_registry(deployment: Deployment) -> None:
@@ -281,18 +289,3 @@ async def test_a_rebalance_loses_and_doubles_nothing(deployment: Deployment) -> 
     await assert_undisturbed(deployment, len(calls))
     assert (second.metric("assay_stream_partitions_opened", stage="join") or 0) > 0
     assert await asyncio.to_thread(second.terminate) == 0
-
-
-async def test_a_stop_without_brokers_ends_within_its_bound() -> None:
-    """SIGTERM ends a worker also when the brokers are gone for good, with exit code 0 or 3 and in time."""
-    with (
-        Broker(options=QUICK_START) as broker,
-        Deployment(broker.bootstrap, name="bounded", env={"ASSAY_STREAM_STOP_LIMIT_S": "5"}) as deployment,
-    ):
-        await deployment.apply_topics()
-        worker = await deployment.ready_worker()
-        broker.kill()
-        started_s = time.monotonic()
-        code = await asyncio.to_thread(worker.terminate)
-        assert code in (0, 3)
-        assert time.monotonic() - started_s < 15
