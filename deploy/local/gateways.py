@@ -30,7 +30,6 @@ def gateway_python(gateway: str) -> Path:
         ServerError: where it cannot be installed.
     """
     home = _home(gateway)
-
     # The lock is complete, and some of its pins are not what the gateways ask for: see overrides.in.
     locked = ("--no-deps", "--require-hashes", "--requirement", str(_lock(gateway)))
     once(home, lambda: make_environment(home, gateway, *locked))

@@ -27,7 +27,6 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 INSTALL_LIMIT_S: Final = 600.0
 
-_UV: Final = ROOT / ".uv" / "bin" / "uv"  # where make puts it
 _COMPLETE: Final = ".complete"  # written last: a folder without it is an install that was cut short
 _OLD_SDK: Final = ("mcp>=1,<2",)  # what servers released before 2026 need, and do not ask for themselves
 _YEAR_OF_NEW_SDK: Final = 2026
@@ -128,8 +127,8 @@ def make_environment(home: Path, name: str, *requirements: str) -> None:
     """Make a virtual environment and install into it: by uv if it is there, in a tenth of the time, or else by pip."""
     python = str(home / "bin" / "python")
     venv, pip = ["venv"], [python, "-m", "pip", "install", "--no-input"]
-    if _UV.exists():
-        venv, pip = ["venv", "--without-pip"], [str(_UV), "pip", "install", "--python", python]
+    if (uv := ROOT / ".uv" / "bin" / "uv").exists():  # where make puts it
+        venv, pip = ["venv", "--without-pip"], [str(uv), "pip", "install", "--python", python]
     run([sys.executable, "-m", *venv, str(home)], f"make a virtual environment in {home}")
     run([*pip, "--quiet", *requirements], f"install {name}")
 

@@ -75,7 +75,7 @@ def test_consistency(case: dict[str, Any]) -> None:
 
 
 _NEEDS_GO = pytest.mark.skipif(shutil.which("go") is None, reason="the verifier is Go's")
-_BUILT_ONCE = pytest.mark.xdist_group("verifier")
+pytestmark = pytest.mark.xdist_group("verifier")
 
 RANGES = [some_records(2, 3, 5), some_records(6), some_records(9, 10, 11, 13)]
 RECORDS = [record for records in RANGES for record in records]
@@ -97,7 +97,6 @@ def verified(verifier: Path, vkey: str, folder: Path, record: Record, leaf: byte
 
 
 @pytest.mark.servers
-@_BUILT_ONCE
 @_NEEDS_GO
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: str(record.origin.offset))
 def test_another_verifier_accepts_every_proof(verifier: Path, tmp_path: Path, record: Record) -> None:
@@ -107,7 +106,6 @@ def test_another_verifier_accepts_every_proof(verifier: Path, tmp_path: Path, re
 
 
 @pytest.mark.servers
-@_BUILT_ONCE
 @_NEEDS_GO
 def test_another_verifier_refuses_another_key_and_another_record(verifier: Path, tmp_path: Path) -> None:
     record, key = RECORDS[0], verifier_key(ORIGIN, KEY.public_key())

@@ -23,9 +23,7 @@ import assay_stream
 from assay_stream.errors import ConfigurationError
 
 _ROOT = Path(__file__).resolve().parents[2]
-_SCRIPTS = tuple(
-    f"tests.support.{name}" for name in ("conversing_server", "faulty_worker", "http_mcp_server", "mcp_tap")
-)
+_SCRIPTS = [f"tests.support.{name}" for name in ("conversing_server", "faulty_worker", "http_mcp_server", "mcp_tap")]
 _AT_START = (
     *("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC_", "OPENSSL", "SSL_"),
     *("FORCE_", "NO_", "TERM", "PY_", "_TYPER", "GITHUB_", "FAUST", "MODE_"),
