@@ -3,7 +3,7 @@
 import gc
 import itertools
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -23,10 +23,15 @@ settings.load_profile("ci" if os.environ.get("CI") else "everywhere")
 install()
 
 
-def pytest_collection_finish() -> None:
-    """Take what was imported and collected out of every later garbage collection: it lives until the end."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Take what is imported and collected out of garbage collection, meanwhile and later: it lives until the end."""
+    gc.disable()
+    collected = yield
     gc.collect()
     gc.freeze()
+    gc.enable()
+    return collected
 
 
 def pytest_sessionfinish() -> None:
