@@ -32,7 +32,7 @@ from aiokafka.errors import (
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.aiokafka_private import TopicRights, ask_any_broker
+from assay_stream.kafka.aiokafka_private import ask_any_broker, topic_rights
 from assay_stream.kafka.connection import Consumer, reading_consumer
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import TOPICS, Role
@@ -474,7 +474,7 @@ async def require_operations(admin: AIOKafkaAdminClient, wanted: Mapping[str, Co
         ConfigurationError: ``not_authorized``, with each right that is missing.
     """
     try:
-        answer = await ask_any_broker(admin, TopicRights(wanted))
+        answer = await ask_any_broker(admin, topic_rights(wanted))
     except IncompatibleBrokerVersion:
         return
     lacking = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from unittest.mock import AsyncMock
 
@@ -16,9 +16,9 @@ READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 NOT_SAID = -(2**31)
 
 
-async def require(wanted: dict[str, Collection[Operation]], **said: tuple[int, int]) -> None:
+async def require(wanted: Mapping[str, Collection[Operation]], **said: tuple[int, int]) -> None:
     """Ask a broker that says a code of an error and the bits of operations about each topic."""
-    topics = [(code, topic, False, [], bits) for topic, (code, bits) in said.items()]
+    topics: list[object] = [(code, topic, False, [], bits) for topic, (code, bits) in said.items()]
     await require_operations(
         SimpleNamespace(_send_request=AsyncMock(return_value=SimpleNamespace(topics=topics))), wanted
     )
