@@ -76,8 +76,10 @@ async def hosted(part: Done, *, web_port: int | None = None) -> AsyncIterator[Ho
         yield host
     finally:
         part.stop()
-        await asyncio.wait_for(running, 20)
-        deadline.cancel()
+        try:
+            await asyncio.wait_for(running, 20)
+        finally:
+            deadline.cancel()
 
 
 async def test_the_pages_are_served_until_it_ends() -> None:
