@@ -365,7 +365,7 @@ BUNDLE_LIMITS = BundleLimits()
 # not memory.
 ARCHIVE_DECODED_BYTES_MAX = 64 * 1024 * 1024 * 1024
 
-# Calls that a replay or ``verify`` joins at a time. More gain nothing: what is written has left the caches of the
+# Calls that ``verify`` joins at a time. More gain nothing: what is written has left the caches of the
 # processor before it is used.
 CALLS_TOGETHER_MAX = 16
 

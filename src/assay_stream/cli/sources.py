@@ -141,7 +141,7 @@ async def read_ranges(settings: Settings, ends: Ends, selection: Selection) -> A
             wanted = selection.range_of(names[role], number)
             if wanted is None:
                 continue
-            first, end = wanted
+            first, end = wanted.first, wanted.end
             if selection.from_ms is not None and role is Role.CALLS:
                 first = max(first, await logs.offset_at(role, number, max(selection.from_ms, 0)))
             async for batch in logs.read(role, number, first=first, end=end):
@@ -165,7 +165,7 @@ class Source:
         what: dict[str, Any] = {
             "from_time": selection.from_ms,
             "to_time": selection.to_ms,
-            "offsets": sorted([*place, *bounds] for place, bounds in selection.offsets.items()),
+            "offsets": sorted(map(list, selection.offsets)),
             "server_ids": sorted(selection.server_ids),
             "snapshot_partitions": self.partitions,
         }

@@ -4,8 +4,8 @@
 2. A receiver that does not answer is waited for: nothing new is delivered, what waits stays in Kafka, and the lag
    of the group shows it.
 3. After a crash, what was delivered and not committed is delivered again, under the same idempotency key.
-4. The n-th wait in a row is ``first_ms * 2**(n-1)``, ``longest_ms`` at most, and never shorter than the receiver asked
-   for. No clock and no jitter: the same outcomes give the same schedule.
+4. The n-th wait in a row is half a second times ``2**(n-1)``, half a minute at most, and never shorter than the
+   receiver asked for. No clock and no jitter: the same outcomes give the same schedule.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -52,18 +51,15 @@ _GROUP_LIMIT_S = 10.0
 """For what the client asks of the group's coordinator, which it does until it gets an answer, however long."""
 _POLL_INTERVAL_MS = 2**31 - 1
 """A receiver may be down for long, so a long time between two polls is no sign of death."""
+_WAIT_FIRST_MS = 500
+WAIT_LONGEST_MS = 30_000
 _EXPONENT_MAX = 32
 _LABELS = {"dead": "dead_letter", "not_wanted": "not_wanted"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    first_ms: int = 500
-    longest_ms: int = 30_000
-
-    def wait_ms(self, failures: int, *, retry_after_ms: int = 0) -> int:
-        own = min(self.longest_ms, self.first_ms << min(failures - 1, _EXPONENT_MAX))
-        return max(own, min(retry_after_ms, RETRY_AFTER_MAX_MS))
+def next_wait_ms(failures: int, retry_after_ms: int) -> int:
+    own = min(WAIT_LONGEST_MS, _WAIT_FIRST_MS << min(failures - 1, _EXPONENT_MAX))
+    return max(own, min(retry_after_ms, RETRY_AFTER_MAX_MS))
 
 
 def run_forwarders(settings: Settings, subscriptions: Sequence[Subscription], *, web_port: int | None = None) -> None:
@@ -90,19 +86,11 @@ def run_forwarders(settings: Settings, subscriptions: Sequence[Subscription], *,
 class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
     """Delivers alerts to one receiver until told to stop."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        subscription: Subscription,
-        *,
-        schedule: Schedule | None = None,
-        metrics: StageMetrics = UNCOUNTED,
-    ) -> None:
+    def __init__(self, settings: Settings, subscription: Subscription, *, metrics: StageMetrics = UNCOUNTED) -> None:
         super().__init__("forwarding", settings, metrics=metrics)
         metrics.count("outputs", 0, _LABELS["dead"])  # from the start: Prometheus misses an increase from nothing to 1
         self._receiver = subscription.receiver
         self._subscription = subscription
-        self._schedule = schedule or Schedule()
         self._topics = topic_names(settings)
         self._generation = 0
         self._delivered: dict[TopicPartition, int] = {}
@@ -251,7 +239,7 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
             if answer.outcome is DeliveryOutcome.REFUSED:
                 raise InputError("refused_by_receiver", f"{self._receiver.name} refused it: {answer.code}")
             failures += 1
-            wait_ms = self._schedule.wait_ms(failures, retry_after_ms=answer.retry_after_ms)
+            wait_ms = next_wait_ms(failures, answer.retry_after_ms)
             _log.warning(
                 "receiver_not_answering",
                 receiver=self._receiver.name,

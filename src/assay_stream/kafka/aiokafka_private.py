@@ -11,7 +11,7 @@ behave differently.
    membership of the group.
 4. It does not trust a single broker that claims to be the leader, and learns of all topics it asks about at once. For
    one that does not exist aiokafka asks thousands of times a second.
-5. ``ask_any_broker`` sends a request that aiokafka's admin client lacks, such as ``TopicRights``.
+5. ``ask_any_broker`` sends a request that aiokafka's admin client lacks, such as ``topic_rights``.
 6. ``add_to_transaction`` makes a transaction write its marker to a partition that it has no record in.
 7. ``Producer`` ends a transaction again where brokers forgot that it had ended.
 8. Both can be stopped while brokers are away: aiokafka cancels its tasks then, and passes that on to whoever stops it.
@@ -180,57 +180,58 @@ class RecordFetcher(fetcher.Fetcher):  # type: ignore[misc]
     )
 
 
-# Committed offsets (KIP-447): OffsetFetch version 7 is flexible, with compact strings and arrays, and tagged fields
+# Requests that aiokafka lacks. Most are flexible, with compact strings and arrays, and tagged fields
 
 
-_PARTITION_NUMBER = ("partition", Int32)
-_COMMITTED = CompactArray(
-    _PARTITION_NUMBER, ("offset", Int64), ("leader_epoch", Int32), ("metadata", _STRING), ("error_code", Int16), _TAGS
-)
+def _struct_of(
+    key: int, version: int, asked: Schema, answered: Schema, *, is_flexible: bool = True
+) -> type[RequestStruct]:
+    """Return one version of a request, with the class of its answer, as aiokafka declares its own."""
+    named = {"API_KEY": key, "API_VERSION": version}
+    answer = type("Answer", (Response,), named | {"SCHEMA": answered})
+    fields = {"FLEXIBLE_VERSION": is_flexible, "RESPONSE_TYPE": answer, "SCHEMA": asked}
+    return type("Asked", (RequestStruct,), named | fields)
 
 
-class _OffsetFetchResponseV7(Response):  # type: ignore[misc]
-    API_KEY = 9
-    API_VERSION = 7
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("topics", CompactArray(("name", _STRING), ("partitions", _COMMITTED), _TAGS)),
-        ("error_code", Int16),
-        _TAGS,
-    )
+class OwnRequest(Request[RequestStruct]):  # type: ignore[misc]
+    """A request in the one version of it that we use."""
 
+    API_KEY = -1
 
-class _OffsetFetchRequestV7(RequestStruct):  # type: ignore[misc]
-    FLEXIBLE_VERSION = True
-    API_KEY = 9
-    API_VERSION = 7
-    RESPONSE_TYPE = _OffsetFetchResponseV7
-    SCHEMA = Schema(
-        ("group_id", _STRING),
-        ("topics", CompactArray(("name", _STRING), ("partitions", CompactArray(Int32)), _TAGS)),
-        ("require_stable", Boolean),
-        _TAGS,
-    )
+    def __init__(self, struct: type[RequestStruct], *fields: object) -> None:
+        self.API_KEY, self._CLASSES, self._fields = struct.API_KEY, (struct,), fields
 
-
-class StableOffsetFetch(Request[_OffsetFetchRequestV7]):  # type: ignore[misc]
-    """Requests committed offsets; fails for partitions with offsets in an open transaction."""
-
-    API_KEY = 9
-
-    def __init__(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        self._group_id = group_id
-        self._partitions = partitions
-
-    def build(self, request_struct_class: type[_OffsetFetchRequestV7]) -> _OffsetFetchRequestV7:
-        topics: dict[str, list[int]] = {}
-        for topic, partition in sorted(self._partitions):
-            topics.setdefault(topic, []).append(partition)
-        named = [(topic, partitions, _NO_TAGS) for topic, partitions in topics.items()]
-        return request_struct_class(self._group_id, named, True, _NO_TAGS)
+    def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
+        return request_struct_class(*self._fields)
 
 
 _ERROR = ("error_code", Int16)
+_PARTITION_NUMBER = ("partition", Int32)
+_PLACES = CompactArray(("name", _STRING), ("partitions", CompactArray(Int32)), _TAGS)
+_COMMITTED = CompactArray(
+    _PARTITION_NUMBER, ("offset", Int64), ("leader_epoch", Int32), ("metadata", _STRING), _ERROR, _TAGS
+)
+_OFFSET_FETCH = _struct_of(
+    9,
+    7,
+    asked=Schema(("group_id", _STRING), ("topics", _PLACES), ("require_stable", Boolean), _TAGS),
+    answered=Schema(
+        ("throttle_time_ms", Int32),
+        ("topics", CompactArray(("name", _STRING), ("partitions", _COMMITTED), _TAGS)),
+        _ERROR,
+        _TAGS,
+    ),
+)
+
+
+def stable_offset_fetch(group_id: str, partitions: Iterable[TopicPartition]) -> OwnRequest:
+    """Request committed offsets; fails for partitions with offsets in an open transaction (KIP-447)."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        topics.setdefault(topic, []).append(partition)
+    return OwnRequest(_OFFSET_FETCH, group_id, [(*named, _NO_TAGS) for named in topics.items()], True, _NO_TAGS)
+
+
 _TRANSACTION = CompactArray(
     _ERROR,
     ("transactional_id", _STRING),
@@ -239,78 +240,45 @@ _TRANSACTION = CompactArray(
     ("start_time_ms", Int64),
     ("producer_id", Int64),
     ("producer_epoch", Int16),
-    ("topics", CompactArray(("name", _STRING), ("partitions", CompactArray(Int32)), _TAGS)),
+    ("topics", _PLACES),
     _TAGS,
 )
-
-
-class _DescribeTransactionsResponseV0(Response):  # type: ignore[misc]
-    API_KEY = 65
-    API_VERSION = 0
-    SCHEMA = Schema(("throttle_time_ms", Int32), ("transactions", _TRANSACTION), _TAGS)
-
-
-class _DescribeTransactionsRequestV0(RequestStruct):  # type: ignore[misc]
-    FLEXIBLE_VERSION = True
-    API_KEY = 65
-    API_VERSION = 0
-    RESPONSE_TYPE = _DescribeTransactionsResponseV0
-    SCHEMA = Schema(("transactional_ids", CompactArray(_STRING)), _TAGS)
-
-
-class DescribeTransaction(Request[_DescribeTransactionsRequestV0]):  # type: ignore[misc]
-    """Requests how the last transaction of an id stands (KIP-664)."""
-
-    API_KEY = 65
-
-    def __init__(self, transactional_id: str) -> None:
-        self._transactional_id = transactional_id
-
-    def build(self, request_struct_class: type[_DescribeTransactionsRequestV0]) -> _DescribeTransactionsRequestV0:
-        return request_struct_class([self._transactional_id], _NO_TAGS)
-
+_DESCRIBE_TRANSACTIONS = _struct_of(
+    65,
+    0,
+    asked=Schema(("transactional_ids", CompactArray(_STRING)), _TAGS),
+    answered=Schema(("throttle_time_ms", Int32), ("transactions", _TRANSACTION), _TAGS),
+)
+"""How the last transactions of ids stand (KIP-664)."""
 
 _BROKERS = Array(("node_id", Int32), ("host", String()), ("port", Int32), ("rack", String()))
 _REPLICAS = [(name, Array(Int32)) for name in ("replicas", "isr", "offline_replicas")]
 _LED = Array(_ERROR, _PARTITION_NUMBER, ("leader", Int32), ("leader_epoch", Int32), *_REPLICAS)
 _TOPICS = Array(_ERROR, ("name", String()), ("is_internal", Boolean), ("partitions", _LED), ("operations", Int32))
-
-
-class _TopicRightsResponseV8(Response):  # type: ignore[misc]
-    API_KEY = 3
-    API_VERSION = 8
-    SCHEMA = Schema(
+_METADATA = _struct_of(
+    3,
+    8,
+    asked=Schema(
+        ("topics", Array(String())),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_operations", Boolean),
+        ("include_topic_operations", Boolean),
+    ),
+    answered=Schema(
         ("throttle_time_ms", Int32),
         ("brokers", _BROKERS),
         ("cluster_id", String()),
         ("controller_id", Int32),
         ("topics", _TOPICS),
         ("cluster_operations", Int32),
-    )
+    ),
+    is_flexible=False,
+)
 
 
-class _TopicRightsRequestV8(RequestStruct):  # type: ignore[misc]
-    API_KEY = 3
-    API_VERSION = 8
-    RESPONSE_TYPE = _TopicRightsResponseV8
-    SCHEMA = Schema(
-        ("topics", Array(String())),
-        ("allow_auto_topic_creation", Boolean),
-        ("include_cluster_operations", Boolean),
-        ("include_topic_operations", Boolean),
-    )
-
-
-class TopicRights(Request[_TopicRightsRequestV8]):  # type: ignore[misc]
-    """Requests what this user may do with topics (KIP-430); creates none."""
-
-    API_KEY = 3
-
-    def __init__(self, topics: Iterable[str]) -> None:
-        self._topics = list(topics)
-
-    def build(self, request_struct_class: type[_TopicRightsRequestV8]) -> _TopicRightsRequestV8:
-        return request_struct_class(self._topics, False, False, True)
+def topic_rights(topics: Iterable[str]) -> OwnRequest:
+    """Request what this user may do with topics (KIP-430); creates none."""
+    return OwnRequest(_METADATA, list(topics), False, False, True)
 
 
 class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
@@ -404,7 +372,7 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
             KafkaTimeoutError: such a transaction does not end.
         """
         group = self._coordinator
-        request = StableOffsetFetch(group.group_id, partitions)
+        request = stable_offset_fetch(group.group_id, partitions)
         deadline = asyncio.get_running_loop().time() + _STABLE_LIMIT_S
         while True:
             await group.ensure_coordinator_known()
@@ -485,7 +453,7 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]
 
     async def _last_transaction(self, name: str) -> tuple[str, set[TopicPartition]]:
         """Return its state, and the partitions it is still open in."""
-        request = DescribeTransaction(name)
+        request = OwnRequest(_DESCRIBE_TRANSACTIONS, [name], _NO_TAGS)
         try:
             answer = await self._ask(
                 CoordinationType.TRANSACTION, name, request, lambda answer: [answer.transactions[0][0]]
@@ -496,7 +464,7 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]
         return state, {TopicPartition(topic, number) for topic, numbers, _ in topics for number in numbers}
 
     async def _has_held(self, group_id: str, inputs: Iterable[TopicPartition]) -> bool:
-        request = StableOffsetFetch(group_id, inputs)
+        request = stable_offset_fetch(group_id, inputs)
         return _HELD in _codes(await self._ask(CoordinationType.GROUP, group_id, request, _codes))
 
     async def _ask(self, kind: int, key: str, request: Request[Any], codes_of: Callable[[Any], Iterable[int]]) -> Any:

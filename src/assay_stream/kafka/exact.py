@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import AsyncIterable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from math import inf
 from typing import Any, NamedTuple
@@ -181,55 +181,44 @@ class Span(NamedTuple):
     end: int
 
 
-@dataclass(eq=False, repr=False)
-class Compared:
-    """Compares a log, record by record, with the beginning of what is wanted.
+async def first_difference(
+    found: AsyncIterable[Record], wanted: Iterator[Record], *, end: int, is_compacted: bool, keeps_time: bool
+) -> int | None:
+    """Return the first offset at which a log that ends at ``end`` is not the beginning of what is wanted, if any.
 
     Args:
         wanted: from the first offset that is compared.
         is_compacted: records may be missing whose key comes again, and tombstones.
         keeps_time: False where brokers replace timestamps.
     """
+    superseded: dict[bytes | None, int] = {}
 
-    wanted: Iterator[Record]
-    _: KW_ONLY
-    is_compacted: bool
-    keeps_time: bool
-
-    def __post_init__(self) -> None:
-        self._next = next(self.wanted, None)
-        self._superseded: dict[bytes | None, int] = {}
-
-    def take(self, found: Record) -> int | None:
-        """Return the first offset that differs, if one does up to this record."""
-        differs = self._skip_to(found.origin.offset)
-        if differs is not None:
-            return differs
-        wanted, self._next = self._next, next(self.wanted, None)
-        if wanted is None or self._content(wanted) != self._content(found):
-            return found.origin.offset
-        self._superseded.pop(found.key, None)
-        return None
-
-    def finish(self, end: int) -> int | None:
-        """Return the first offset before ``end`` that lacks a record."""
-        differs = self._skip_to(end)
-        return min(self._superseded.values(), default=None) if differs is None else differs
-
-    def _skip_to(self, offset: int) -> int | None:
-        while self._next is not None and self._next.origin.offset < offset:
-            if not self.is_compacted:
-                return self._next.origin.offset
-            if self._next.value is None:
-                self._superseded.pop(self._next.key, None)
-            else:
-                self._superseded[self._next.key] = self._next.origin.offset
-            self._next = next(self.wanted, None)
-        return None
-
-    def _content(self, record: Record) -> tuple[Any, ...]:
-        time_ms = record.timestamp_ms if self.keeps_time else 0
+    def content(record: Record) -> tuple[Any, ...]:
+        time_ms = record.timestamp_ms if keeps_time else 0
         return record.origin.offset, record.key, record.value, tuple(record.headers), time_ms
+
+    following = next(wanted, None)
+
+    def skip_to(offset: int) -> int | None:
+        nonlocal following
+        while following is not None and following.origin.offset < offset:
+            if not is_compacted:
+                return following.origin.offset
+            superseded.pop(following.key, None)
+            if following.value is not None:
+                superseded[following.key] = following.origin.offset
+            following = next(wanted, None)
+        return None
+
+    async for record in found:
+        if (skipped := skip_to(record.origin.offset)) is not None:
+            return skipped
+        if following is None or content(following) != content(record):
+            return record.origin.offset
+        superseded.pop(record.key, None)
+        following = next(wanted, None)
+    skipped = skip_to(end)
+    return min(superseded.values(), default=None) if skipped is None else skipped
 
 
 class ExactWriter:
@@ -323,17 +312,13 @@ class ExactWriter:
         place, span = _place(log), self._spans[log]
         if begin > span.begin or end > span.end:
             raise _not_empty(log, f"it has offsets {begin} to {end}, and is to have {span.begin} to {span.end}")
-        compared = Compared(
+        differs = await first_difference(
+            (record_of(log.role, message) async for batch in read(reader, place, begin, end) for message in batch),
             self._spool.read(log, after=begin - 1),
+            end=end,
             is_compacted="compact" in self._configs[log.topic]["cleanup.policy"],
             keeps_time=log.topic not in self._restamped,
         )
-        differs: int | None = None
-        if begin < end:
-            async for batch in read(reader, place, begin, end):
-                for message in batch:
-                    differs = compared.take(record_of(log.role, message)) if differs is None else differs
-        differs = compared.finish(end) if differs is None else differs
         if differs is not None:
             raise _not_empty(log, f"offset {differs} is not what it is to be")
 

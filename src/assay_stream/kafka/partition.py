@@ -35,18 +35,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 import structlog
 from aiokafka import TopicPartition
 
-from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
 from assay_stream.kafka.connection import MAY_PASS, Consumer, FetchedRecord, record_of
-from assay_stream.kafka.part import StageMetrics
-from assay_stream.kafka.stage import Gathered, Stage, TransactionalWriter
+from assay_stream.kafka.stage import Gathered, TransactionalWriter
 from assay_stream.model.record import Origin, Output, Record
+
+if TYPE_CHECKING:
+    from assay_stream.kafka.runner import Runner
 
 _FEW_RECORDS = 32
 """Records tried together: a marked batch of thousands costs hundreds of transactions, some seconds."""
@@ -233,22 +234,6 @@ BatchHandler = Callable[[Batch[Any]], Awaitable[None]]
 """Processes one batch; returns when done."""
 
 
-class TaskOwner(Protocol):
-    """What a task needs of its runner: ``kafka.runner.Runner``."""
-
-    stage: Stage[Any]
-    agent: BatchHandler
-    group_id: str
-    settings: Settings
-    metrics: StageMetrics
-    quarantine: asyncio.Lock
-
-    @property
-    def gives_way(self) -> bool: ...
-    def note_commit(self, partition: int) -> None: ...
-    def note_failure(self, partition: int) -> None: ...
-
-
 class PartitionTask:
     """Owner of one input partition number, over all topics of a stage: opened, run, possibly paused and resumed,
     closed.
@@ -273,7 +258,7 @@ class PartitionTask:
         ConfigurationError: ``partitions_added``.
     """
 
-    def __init__(self, runner: TaskOwner, consumer: Consumer, partition: int, *, opening: int) -> None:
+    def __init__(self, runner: Runner, consumer: Consumer, partition: int, *, opening: int) -> None:
         self.runner = runner
         self.stage = runner.stage
         self.partition = partition

@@ -230,10 +230,6 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
     def gives_way(self) -> bool:
         return any(runner.has_work for runner in self._gives_way_to)
 
-    @property
-    def open_partitions(self) -> set[int]:
-        return set(self._open)
-
     def claims(self) -> list[int]:
         """Return the partitions whose tasks wait for the end of a rebalance, in order of opening.
 

@@ -318,16 +318,11 @@ class Gathered:
 
     def add(self, outputs: Sequence[Output]) -> None:
         self.labels.update([output.label for output in outputs])
-        # Outputs of one place follow each other, by the thousand.
-        last: tuple[Role | None, int | None] = (None, None)
-        builders: list[BatchBuilder] = []
         for output in outputs:
             role, partition = output.role, output.partition
             if partition is None:
                 partition = murmur2_partition(output.key or b"", self.topology.counts[role])
-            if (role, partition) != last:
-                last = (role, partition)
-                builders = self.batches.setdefault((self.topology.names[role], partition), [])
+            builders = self.batches.setdefault((self.topology.names[role], partition), [])
             if role is _REJECTED:
                 output = fitting(output)
             if not builders or not _append(builders[-1], output):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import time
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,8 +32,8 @@ from aiokafka.errors import (
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.aiokafka_private import TopicRights, ask_any_broker
-from assay_stream.kafka.connection import reading_consumer
+from assay_stream.kafka.aiokafka_private import ask_any_broker, topic_rights
+from assay_stream.kafka.connection import Consumer, reading_consumer
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import TOPICS, Role
 
@@ -158,7 +157,7 @@ async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agents
     missing = [state.spec for state in states if not state.partitions]
     if missing:
         await create_topics(admin, settings, missing)
-        await wait_for_topics(admin, settings, missing)
+        await wait_for_topics(settings, missing)
     return [spec.name for spec in missing]
 
 
@@ -176,32 +175,32 @@ async def create_topics(admin: AIOKafkaAdminClient, settings: Settings, specs: I
     )
 
 
-async def wait_for_topics(admin: AIOKafkaAdminClient, settings: Settings, specs: Iterable[TopicSpec]) -> None:
+async def wait_for_topics(settings: Settings, specs: Iterable[TopicSpec]) -> None:
     """Wait until topics are usable: brokers report creation before they list them and elect leaders.
 
     Raises:
         OperatingError: ``topics_not_created``.
     """
     places = [TopicPartition(spec.name, number) for spec in specs for number in range(spec.partitions)]
-    limit_s = time.monotonic() + _CREATION_LIMIT_S
-    while missing := sorted({place.topic for place in places} - set(await admin.list_topics())):
-        if time.monotonic() > limit_s:
-            raise _not_created("do not list", missing)
-        await asyncio.sleep(_CREATION_LOOK_S)
     consumer = reading_consumer(settings)
     await consumer.start()
     try:
-        async with asyncio.timeout(limit_s - time.monotonic()):
-            await consumer.end_offsets(places)
-    except (TimeoutError, KafkaTimeoutError):
-        raise _not_created("do not serve all partitions of", sorted({place.topic for place in places})) from None
+        async with asyncio.timeout(_CREATION_LIMIT_S):
+            while not await _are_served(consumer, places):
+                await asyncio.sleep(_CREATION_LOOK_S)
+    except TimeoutError:
+        names = ", ".join(sorted({place.topic for place in places}))
+        text = f"the brokers accepted the request but do not serve all partitions of {names}: see their logs"
+        raise OperatingError("topics_not_created", f"{text}, then repeat") from None
     finally:
         await consumer.stop()
 
 
-def _not_created(what: str, names: Iterable[str]) -> OperatingError:
-    text = f"the brokers accepted the request but {what} {', '.join(names)}: see their logs, then repeat"
-    return OperatingError("topics_not_created", text)
+async def _are_served(consumer: Consumer, places: Sequence[TopicPartition]) -> bool:
+    try:
+        return len(await consumer.end_offsets(places)) == len(places)
+    except (KafkaTimeoutError, UnknownTopicOrPartitionError):
+        return False
 
 
 def check_topics(states: list[TopicState], needed: set[Role], settings: Settings) -> dict[Role, int]:
@@ -475,39 +474,20 @@ async def require_operations(admin: AIOKafkaAdminClient, wanted: Mapping[str, Co
         ConfigurationError: ``not_authorized``, with each right that is missing.
     """
     try:
-        answer = await ask_any_broker(admin, TopicRights(wanted))
+        answer = await ask_any_broker(admin, topic_rights(wanted))
     except IncompatibleBrokerVersion:
         return
-    held = {name: held_in(code, operations) for code, name, _, _, operations in answer.topics}
-    lacking = missing_rights(wanted, held)
+    lacking = []
+    for code, topic, _, _, operations in sorted(answer.topics, key=lambda each: each[1]):
+        if code == TopicAuthorizationFailedError.errno:  # not even to describe it
+            operations = 0
+        if code == UnknownTopicOrPartitionError.errno or operations == _NOT_SAID:
+            continue
+        if missing := sorted(each for each in wanted[topic] if not operations >> _BITS[each] & 1):
+            lacking.append(f"{', '.join(missing)} on {topic}")
     if lacking:
-        listed = "; ".join(f"{', '.join(rights)} on {topic}" for topic, rights in lacking.items())
         raise ConfigurationError(
             "not_authorized",
-            f"this user lacks these rights: {listed}. `assay-stream topics acls` prints the commands that grant them",
+            f"this user lacks these rights: {'; '.join(lacking)}. `assay-stream topics acls` prints the commands that "
+            "grant them",
         )
-
-
-def missing_rights(
-    wanted: Mapping[str, Collection[Operation]], held: Mapping[str, Collection[Operation] | None]
-) -> dict[str, list[str]]:
-    """Return the rights that are wanted and not held, by topic.
-
-    Args:
-        held: ``None`` for a topic whose rights are not known.
-    """
-    lacking: dict[str, list[str]] = {}
-    for topic, operations in sorted(wanted.items()):
-        found = held.get(topic)
-        if found is not None and (missing := sorted(set(operations) - set(found))):
-            lacking[topic] = [*missing]
-    return lacking
-
-
-def held_in(code: int, operations: int) -> Collection[Operation] | None:
-    """Read one topic of the answer: the rights held, ``None`` where it is missing or the broker does not tell."""
-    if code == TopicAuthorizationFailedError.errno:  # not even to describe it
-        return ()
-    if code == UnknownTopicOrPartitionError.errno or operations == _NOT_SAID:
-        return None
-    return [operation for operation, bit in _BITS.items() if operations >> bit & 1]

@@ -28,7 +28,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import takewhile
@@ -36,7 +36,6 @@ from typing import NamedTuple
 
 from assay_stream.canonical.decode import read_leniently
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.archive import PartitionPlace
 from assay_stream.files.spool import Log, LogSpool
 from assay_stream.limits import HELD_BYTES_MAX, Limits
 from assay_stream.model.cloudevents import Call, event_time_us, is_binary, read_call, read_event
@@ -47,8 +46,6 @@ from assay_stream.text.times import time_ms_in
 
 OFFSETS_METAVAR = "TOPIC:PARTITION=FIRST..END"
 _WRITTEN = re.compile(r"(?P<topic>[^\s:=]+):(?P<partition>[0-9]{1,9})=(?P<first>[0-9]{1,18})?\.\.(?P<end>[0-9]{1,18})?")
-
-Range = tuple[int, int | None]
 
 
 class OffsetRange(NamedTuple):
@@ -82,18 +79,12 @@ def offset_ranges(texts: Iterable[str]) -> tuple[OffsetRange, ...]:
     return tuple(ranges)
 
 
-def offsets_of(texts: Iterable[str]) -> dict[PartitionPlace, Range]:
-    """Parse ranges by partition, at most one for each.
-
-    Raises:
-        ConfigurationError: ``bad_offsets``.
-    """
-    found: dict[PartitionPlace, Range] = {}
-    for topic, partition, first, end in offset_ranges(texts):
-        if (topic, partition) in found:
-            raise ConfigurationError("bad_offsets", "give each partition one range of offsets")
-        found[topic, partition] = (first, end)
-    return found
+def offsets_of(texts: Iterable[str]) -> tuple[OffsetRange, ...]:
+    """Parse ranges, at most one for each partition; errors are those of ``offset_ranges``."""
+    ranges = offset_ranges(texts)
+    if len({each[:2] for each in ranges}) < len(ranges):
+        raise ConfigurationError("bad_offsets", "give each partition one range of offsets")
+    return ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,24 +94,25 @@ class Selection:
     Args:
         from_ms: earliest timestamp of a call, inclusive, milliseconds since the epoch.
         to_ms: end of the timestamps of all records, exclusive.
-        offsets: topic and partition to the first offset and the end, exclusive (``None`` for no end).
+        offsets: at most one range for each partition.
         server_ids: these servers; empty for all.
     """
 
     from_ms: int | None = None
     to_ms: int | None = None
-    offsets: Mapping[PartitionPlace, Range] = field(default_factory=dict)
+    offsets: tuple[OffsetRange, ...] = ()
     server_ids: frozenset[str] = frozenset()
 
     @property
     def narrows(self) -> bool:
         return self != Selection()
 
-    def range_of(self, topic: str, partition: int) -> Range | None:
+    def range_of(self, topic: str, partition: int) -> OffsetRange | None:
         """Return the selected offsets of a partition of a topic or file, ``None`` for none."""
-        if not any(named == topic for named, _ in self.offsets):
-            return (0, None)
-        return self.offsets.get((topic, partition))
+        named = [each for each in self.offsets if each.topic == topic]
+        if not named:
+            return OffsetRange(topic, partition, 0, None)
+        return next((each for each in named if each.partition == partition), None)
 
     def wants(self, record: Record) -> bool:
         """Return True if a record is selected. Some calls of other servers pass: the replay itself leaves them out."""
@@ -130,9 +122,7 @@ class Selection:
             return False
         if self.offsets:
             wanted = self.range_of(record.origin.topic, record.origin.partition)
-            if wanted is None or record.origin.offset < wanted[0]:
-                return False
-            if wanted[1] is not None and record.origin.offset >= wanted[1]:
+            if wanted is None or not wanted.holds(*record.origin):
                 return False
         if not self.server_ids:
             return True

@@ -22,7 +22,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import compress
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -38,15 +37,7 @@ from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.lines import rejected_line
 from assay_stream.files.spool import Log, LogSpool
 from assay_stream.join import Join, process_calls
-from assay_stream.limits import (
-    CALLS_TOGETHER_BYTES_MAX,
-    CALLS_TOGETHER_MAX,
-    DEFAULT_LIMITS,
-    PROGRESS_FILE_BYTES_MAX,
-    REFUSED_BYTES_MAX,
-    REFUSED_RECORDS_MAX,
-    Limits,
-)
+from assay_stream.limits import DEFAULT_LIMITS, PROGRESS_FILE_BYTES_MAX, REFUSED_BYTES_MAX, REFUSED_RECORDS_MAX, Limits
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import Tick
@@ -54,43 +45,6 @@ from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import LEFT_OUT_HEADER, Origin, Output, Record, Role, made_of, rejected, size_bytes
 from assay_stream.replay.log_cut import Registries
 from assay_stream.replay.order import LogPosition, Merge, Placed
-
-_Calls = list[tuple[Placed, Call | InputError]]
-
-
-def joined_calls(
-    join: Join, merged: Iterable[Placed], server_ids: Collection[str] | None
-) -> Iterator[tuple[Placed, list[Output] | None]]:
-    """Yield records in their places: a call with what the join writes for it, any other with ``None``.
-
-    Args:
-        merged: records in order. Of these the caller applies each that is no call before it asks for the next.
-        server_ids: calls of other servers lead to nothing; ``None`` for all.
-    """
-    calls: _Calls = []
-    size_bytes = 0
-    for placed in merged:
-        event = placed.read
-        if event is not None:
-            calls.append((placed, event))
-            size_bytes += len(placed.record.value or b"")
-            if len(calls) < CALLS_TOGETHER_MAX and size_bytes < CALLS_TOGETHER_BYTES_MAX:
-                continue
-        yield from _written(join, calls, server_ids)
-        calls, size_bytes = [], 0
-        if event is None:
-            yield placed, None
-    yield from _written(join, calls, server_ids)
-
-
-def _written(join: Join, calls: _Calls, server_ids: Collection[str] | None) -> Iterator[tuple[Placed, list[Output]]]:
-    if server_ids is None:
-        found = process_calls(join, [(placed.record, event) for placed, event in calls])
-        return zip((placed for placed, _ in calls), found, strict=True)
-    wanted = [_is_of(placed, event, server_ids) for placed, event in calls]
-    read = [(placed.record, event) for placed, event in compress(calls, wanted)]
-    others = iter(process_calls(join, read))
-    return ((placed, next(others) if is_wanted else []) for (placed, _), is_wanted in zip(calls, wanted, strict=True))
 
 
 def _is_of(placed: Placed, event: Call | InputError, server_ids: Collection[str]) -> bool:
@@ -201,19 +155,22 @@ class Replay:
     def steps(self) -> Iterator[list[Output]]:
         """Yield the outputs of each record; the last list belongs to the end."""
         positions, done = self._positions, self._done
-        placed = self._merge.read(dict(zip(self._merge.logs, positions, strict=True)))
-        for (time_ms, log, offset, record, _, latest_ms), written in joined_calls(self._join, placed, self._server_ids):
+        wanted = self._server_ids
+        for each in self._merge.read(dict(zip(self._merge.logs, positions, strict=True))):
+            time_ms, log, offset, record, event, latest_ms = each
             outputs: list[Output] = []
             self._time_us = time_us = time_ms * 1_000
             if time_us >= self._ticked_us + _TICK_US:
                 self._ticked_us = time_us
                 self._tick(time_us, outputs)
-            if written is None:
+            if event is None:
                 self._follow(self._register(record), outputs)
-            elif len(written) == 1:
-                outputs += written  # evidence, or the rejected copy: most calls
-            else:
-                self._follow(written, outputs)
+            elif wanted is None or _is_of(each, event, wanted):
+                (written,) = process_calls(self._join, ((record, event),))
+                if len(written) == 1:
+                    outputs += written  # evidence, or the rejected copy: most calls
+                else:
+                    self._follow(written, outputs)
             positions[log] = made_of(LogPosition, (offset, latest_ms))
             done[log] += 1
             yield outputs

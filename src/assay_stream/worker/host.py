@@ -1,7 +1,8 @@
 """The process of a worker, a sealer or a forwarder: its parts side by side, its pages, and how it ends.
 
 1. Reach the brokers and check the topics. Where no broker answers, the partition counts do not fit, or a later release
-   has finalised its format, wait, alive and not ready, until that has changed: a restart changes nothing about it.
+   has finalised its format, serve the pages and wait, alive and not ready, until that has changed: a restart changes
+   nothing about it.
 2. Build the parts, serve the pages, start Faust where there are agents, then the parts, which reach Kafka by
    themselves.
 3. Stop on SIGTERM or SIGINT, when a part fails, or when one is done: parts first, then agents, then pages. Begin again
@@ -50,8 +51,8 @@ _AGAIN = "partitions_added"
 PartitionCounts = Mapping[Role, int]
 
 
-class Host:
-    """The parts of one process, their health and their metrics.
+class Host(Part):
+    """The parts of one process, their health and their metrics. Until these are built, it stands for them.
 
     Args:
         deadline: ends the process where stopping takes too long.
@@ -59,12 +60,10 @@ class Host:
     """
 
     def __init__(self, settings: Settings, deadline: Deadline, *, web_port: int | None) -> None:
+        super().__init__()
         self._settings = settings
         self._deadline = deadline
         self._web_port = web_port
-        self._stopping = asyncio.Event()
-        self.starting = Part()
-        """Comes before all others: stopped by the same signals."""
         self.failure: BaseException | None = None
         self.was_told_to_stop = False
         """Whether it ends because of a signal: whatever fails meanwhile, it does not begin again."""
@@ -78,55 +77,76 @@ class Host:
         self.agents: Service | None = None
         """What runs agents: started before the parts, and stopped after them."""
         self.is_running = False
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._serving: asyncio.Task[None] | None = None
+        self._end_of_pages = asyncio.Event()
 
     def add(self, name: str, part: Part, *, is_alternative: bool = False) -> None:
         """Run a part; other arguments are those of ``Health.watch``."""
         self.health.watch(name, part, is_alternative=is_alternative)
         self.metrics.on_scrape(part.note_gauges)
 
-    def heed_signals(self) -> None:
-        """Stop at SIGTERM and SIGINT. The first process of a container gets no signal that it does not handle."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._told_to_stop, number.name)
-
-    async def run(self) -> None:
+    async def run_parts(self, begin: Callable[[], Coroutine[Any, Any, bool]]) -> None:
         """Run the parts until told to stop, or until one fails or is done.
+
+        Args:
+            begin: adds them; returns False if there is nothing to run.
 
         Raises:
             ConfigurationError: ``web_port_taken``.
         """
-        loop, end = asyncio.get_running_loop(), asyncio.Event()
-        serving = None if self._web_port is None else await self._serve(self._web_port, end)
+        loop = asyncio.get_running_loop()
+        # The first process of a container gets no signal that it does not handle.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._told_to_stop, number.name)
         # Clients log what ends their own tasks, and go on without them.
         with watching_memory(lambda: self._fail_for_memory(loop)):
-            running = []
             try:
-                if self.agents is not None:
-                    await self.agents.start()
-                for name, part in self.health.parts:
-                    running.append(asyncio.create_task(part.run(), name=name))
-                    running[-1].add_done_callback(self._note_end)
-                self.is_running = True
-                await self._stopping.wait()
+                if await begin():
+                    self.health.parts[:] = [(name, part) for name, part in self.health.parts if part is not self]
+                    await self._start(self.agents)
+                    self.is_running = True
+                    await self.stopping.wait()
             finally:
                 self._deadline.start()
                 # The later ones may need the earlier.
-                for (_, part), task in reversed(list(zip(self.health.parts, running, strict=False))):
-                    part.stop()
-                    await asyncio.wait([task])
-                if self.agents is not None:
+                for name, part in reversed(self.health.parts):
+                    if name in self._tasks:
+                        part.stop()
+                        await asyncio.wait([self._tasks[name]])
+                if self.agents is not None and self.agents.started:
                     await self.agents.stop()
-                end.set()
-                if serving is not None:
-                    await asyncio.wait([serving])
-                _log.info("stopped")
+                self._end_of_pages.set()
+                if self._serving is not None:
+                    await asyncio.wait([self._serving])
+                if self._tasks:
+                    _log.info("stopped")
+
+    async def _start(self, agents: Service | None = None) -> None:
+        """Serve the pages, and run the parts that do not run yet."""
+        if self._web_port is not None and self._serving is None:
+            self._serving = await self._serve(self._web_port)
+        if agents is not None:
+            await agents.start()
+        for name, part in self.health.parts:
+            if part is not self and name not in self._tasks:
+                self._tasks[name] = asyncio.create_task(part.run(), name=name)
+                self._tasks[name].add_done_callback(self._note_end)
 
     def _told_to_stop(self, by: str) -> None:
         _log.info("told_to_stop", signal=by)
         self.was_told_to_stop = True
         self._deadline.start()
-        self.starting.stop()
-        self._stopping.set()
+        self.stop()
+
+    async def wait_to_start(self, why: str) -> None:
+        """Say what the process waits for, once in the log and meanwhile on its pages."""
+        if self.waiting_for is None:
+            self.health.watch("start", self)
+        if why != self.waiting_for:
+            _log.warning("waiting_to_start", why=why)
+        self.waiting_for = why
+        await self._start()
 
     def fail(self, error: BaseException) -> None:
         # Our own errors quote no input; messages of other errors may.
@@ -136,7 +156,7 @@ class Host:
         self.failure = self.failure or error
         self.health.failed = True
         _log.error("worker_stopping", error=None if reason is None else str(reason), kind=type(error).__name__)
-        self._stopping.set()
+        self.stop()
 
     def _fail_for_memory(self, loop: asyncio.AbstractEventLoop) -> None:
         # First: the rest may take memory.
@@ -147,11 +167,11 @@ class Host:
         # Nobody cancels parts: a process that went on without one would look alive and do nothing.
         error = asyncio.CancelledError() if running.cancelled() else running.exception()
         if error is None:
-            self._stopping.set()
+            self.stop()
         else:
             self.fail(error)
 
-    async def _serve(self, port: int, end: asyncio.Event) -> asyncio.Task[None]:
+    async def _serve(self, port: int) -> asyncio.Task[None]:
         brokers, metrics = BrokerWatch(self._settings), self.metrics
         self.add("brokers", brokers)
 
@@ -164,7 +184,7 @@ class Host:
         pages = health_pages(self.health, metrics.text)
         address, ready = self._settings.web_host, asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(
-            serve(pages, Listener(host=address, port=port), HTTP_LIMITS, ready.set_result, end)
+            serve(pages, Listener(host=address, port=port), HTTP_LIMITS, ready.set_result, self._end_of_pages)
         )
         await asyncio.wait((serving, ready), return_when=asyncio.FIRST_COMPLETED)
         if serving.done() and isinstance(failure := serving.exception(), ConfigurationError):
@@ -211,7 +231,7 @@ def run_host(
         try:
             host = Host(settings, deadline, web_port=web_port)
             count = partial(_count, host, settings, needed, actors, agents)
-            asyncio.run(_run(host, build, count, once=once, unreadable=unreadable))
+            asyncio.run(host.run_parts(partial(_begin, host, build, count, once=once, unreadable=unreadable)))
         finally:
             # A thread that hangs, as in looking up a name, would keep the process alive.
             deadline.settle()
@@ -245,69 +265,28 @@ async def _count(
     return counts
 
 
-async def _stay() -> PartitionCounts:
-    # Out of the consumer group, so that workers that can read it take over. A new start would read it again.
-    await asyncio.Event().wait()
-    return {}
-
-
-async def _run(host: Host, build: Build, count: _Count, *, once: bool, unreadable: str | None) -> None:
-    host.heed_signals()
-    awaited: _Count = _stay
-    why = unreadable
-    if unreadable is None:
+async def _begin(host: Host, build: Build, count: _Count, *, once: bool, unreadable: str | None) -> bool:
+    """Add the parts once the topics are as they should be; return False if told to stop before."""
+    if unreadable is not None:
+        # Out of the consumer group, so that workers that can read it take over. A new start would read it again.
+        await host.wait_to_start(unreadable)
+        await host.stopping.wait()
+    while not host.stopping.is_set():
         try:
-            counts = await host.starting.until_stopped(count())
-            if counts is None:
-                return
-            build(host, counts)
+            counts = await host.until_stopped(count())
         except AssayStreamError as error:
-            if once or not _may_be_awaited(error):
+            # A restart would change nothing about these.
+            if once or not (error.code in COUNTS_DIFFER | UNREADABLE or is_away(error)):
                 raise
-            awaited, why = count, str(error)
-    if why is not None:
-        _log.warning("waiting_to_start", why=why)
-        host.add("start", _Awaited(awaited, why))
-    else:
-        _log.info(
-            "starting",
-            version=host.producer.version,
-            commit=host.producer.git,
-            parts=[name for name, _ in host.health.parts],
-        )
-    await host.run()
-
-
-def _may_be_awaited(error: AssayStreamError) -> bool:
-    """Return True if a restart would change nothing: brokers are away, partition counts do not fit, or state is of a
-    form that this release does not know."""
-    return error.code in COUNTS_DIFFER | UNREADABLE or is_away(error)
-
-
-class _Awaited(Part):
-    """Runs in place of all parts until what was waited for is there.
-
-    Args:
-        waiting_for: why ``count`` failed, or would.
-    """
-
-    def __init__(self, count: _Count, waiting_for: str) -> None:
-        super().__init__()
-        self._count = count
-        self.waiting_for = waiting_for
-
-    async def run(self) -> None:
-        while not self.stopping.is_set():
-            try:
-                if await self.until_stopped(self._count()) is not None:
-                    raise ConfigurationError(_AGAIN, "what was waited for is there: the process begins again")
-            except AssayStreamError as error:
-                if not _may_be_awaited(error):
-                    raise
-                if str(error) != self.waiting_for:
-                    self.waiting_for = str(error)
-                    _log.warning("waiting_to_start", why=self.waiting_for)
-            await self.pause(_AWAITED_LOOK_S)
+            await host.wait_to_start(str(error))
+            await host.pause(_AWAITED_LOOK_S)
+            continue
+        if counts is not None:
+            build(host, counts)
+            names = [name for name, part in host.health.parts if part is not host]
+            _log.info("starting", version=host.producer.version, commit=host.producer.git, parts=names)
+            return True
+    return False
 
 
 class Deadline:

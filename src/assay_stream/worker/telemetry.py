@@ -58,23 +58,21 @@ class RateLimitFilter(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._said_s: dict[tuple[str, str], float] = {}
-        self._left_out: dict[tuple[str, str], int] = {}
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}
+        """When a line of each kind was last logged, and how many were left out since."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.partition(".")[0] == _OURS:
             # Faust's services log their starts and stops under the name of the module that inherits them.
             return record.levelno >= logging.WARNING or not str(record.msg).startswith(_SERVICE)
         kind = (record.name, str(record.msg))
-        said_s = self._said_s.get(kind)
-        if said_s is not None and 0 <= record.created - said_s < _INTERVAL_S:
-            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+        said_s, left_out = self._said.get(kind, (-math.inf, 0))
+        if 0 <= record.created - said_s < _INTERVAL_S:
+            self._said[kind] = said_s, left_out + 1
             return False
-        if said_s is None and len(self._said_s) >= _KINDS_MAX:
-            self._said_s.clear()
-            self._left_out.clear()
-        self._said_s[kind] = record.created
-        left_out = self._left_out.pop(kind, 0)
+        if kind not in self._said and len(self._said) >= _KINDS_MAX:
+            self._said.clear()
+        self._said[kind] = record.created, 0
         if left_out:
             record.msg = f"{record.msg} (and {left_out} more times since last logged)"
         if left_out < _TROUBLE_COUNT and _is_passing(record):

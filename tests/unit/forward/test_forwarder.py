@@ -21,7 +21,7 @@ from assay_stream.alerts.formats import AlertView, render
 from assay_stream.config import Settings
 from assay_stream.errors import InputError, OperatingError
 from assay_stream.forward import forwarder as forward
-from assay_stream.forward.forwarder import Forwarder, Schedule
+from assay_stream.forward.forwarder import WAIT_LONGEST_MS, Forwarder
 from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Setting, Subscription
 from assay_stream.kafka import part
 from assay_stream.kafka.connection import FetchedRecord
@@ -34,7 +34,6 @@ from tests.support.memory_cluster import until
 PLACE = TopicPartition("assay.tool.drift", 0)
 DOWN = AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code="http_503")
 REFUSED = AttemptResult(outcome=DeliveryOutcome.REFUSED, code="http_422")
-QUICK = Schedule(first_ms=1, longest_ms=2)
 MARKER = b"the end of a transaction, which no reader is given"
 
 
@@ -147,7 +146,8 @@ async def forwarding(
     monkeypatch.setattr(forward, "reading_consumer", lambda *_, **__: log)
     monkeypatch.setattr(forward, "writing_producer", lambda *_, **__: log)
     monkeypatch.setattr(part, "_PAUSE_S", 0.001)
-    made = Forwarder(Settings(), subscribed(receiver, **more), schedule=QUICK, metrics=metrics)
+    monkeypatch.setattr(forward, "WAIT_LONGEST_MS", 1)
+    made = Forwarder(Settings(), subscribed(receiver, **more), metrics=metrics)
     running = asyncio.create_task(made.run())
     try:
         yield made
@@ -354,7 +354,7 @@ async def test_brokers_that_go_on_failing_end_it(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(forward, "reading_consumer", lambda *_, **__: log)
     monkeypatch.setattr(forward, "writing_producer", lambda *_, **__: log)
     monkeypatch.setattr(part, "_PAUSE_S", 0.0)
-    forwarder = Forwarder(Settings(), subscribed(Receiver()), schedule=QUICK)
+    forwarder = Forwarder(Settings(), subscribed(Receiver()))
     with raises_code("brokers_failing", kind=OperatingError):
         await asyncio.wait_for(forwarder.run(), 5)
 
@@ -505,6 +505,6 @@ def test_a_receiver_that_is_down_for_an_hour_gets_everything(monkeypatch: pytest
     in_no_time(hour)
     waited = [attempt for attempt in attempts if attempt < outage_s]
     assert len(waited) == 125
-    assert 0 <= attempts[125] - outage_s <= Schedule().longest_ms / 1_000
+    assert 0 <= attempts[125] - outage_s <= WAIT_LONGEST_MS / 1_000
     assert max(fetches) <= 100
     assert attempts[-1] - attempts[125] < 10, "and then without a wait between them"

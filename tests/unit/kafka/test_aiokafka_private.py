@@ -29,7 +29,7 @@ from assay_stream.kafka.aiokafka_private import (
     GroupMember,
     Producer,
     RecordFetcher,
-    StableOffsetFetch,
+    stable_offset_fetch,
     with_names,
 )
 
@@ -179,13 +179,13 @@ CALLS = TopicPartition("calls", 2)
 
 def test_committed_offsets_are_asked_for_stable() -> None:
     """The byte behind the topics says so."""
-    request = StableOffsetFetch("group", [CALLS]).prepare({9: (1, 9)})
+    request = stable_offset_fetch("group", [CALLS]).prepare({9: (1, 9)})
     assert (request.API_KEY, request.API_VERSION, request.FLEXIBLE_VERSION) == (9, 7, True)
     assert request.encode() == b"\x06group\x02\x06calls\x02\x00\x00\x00\x02\x00\x01\x00"
 
 
 def test_the_answer_has_offset_metadata_and_error_of_each_partition() -> None:
-    request = StableOffsetFetch("group", [CALLS]).prepare({9: (1, 9)})
+    request = stable_offset_fetch("group", [CALLS]).prepare({9: (1, 9)})
     answer = request.RESPONSE_TYPE.decode(
         b"\x00\x00\x00\x00\x02\x06calls\x02\x00\x00\x00\x02"
         + b"\xff" * 8

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -11,10 +12,10 @@ from assay_stream.kafka.exact import (
     FILLERS_MAX,
     RUN_BYTES_MAX,
     TRANSACTION_OFFSETS_MAX,
-    Compared,
     Cost,
     Gap,
     fillers,
+    first_difference,
     steps,
 )
 from assay_stream.model.record import Origin, Record, Role
@@ -54,9 +55,12 @@ def test_records_out_of_order_or_outside_are_refused(offsets: list[int]) -> None
 
 
 def differs(wanted: list[Record], found: list[Record], end: int, **how: bool) -> int | None:
-    compared = Compared(iter(wanted), **{"is_compacted": False, "keeps_time": True} | how)
-    firsts: Iterator[int | None] = (compared.take(record) for record in found)
-    return next((first for first in firsts if first is not None), None) or compared.finish(end)
+    async def read() -> AsyncIterator[Record]:
+        for record in found:
+            yield record
+
+    options = {"is_compacted": False, "keeps_time": True} | how
+    return asyncio.run(first_difference(read(), iter(wanted), end=end, **options))
 
 
 def test_a_beginning_of_what_is_wanted_does_not_differ() -> None:

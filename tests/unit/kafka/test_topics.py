@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import NewTopic
+from aiokafka.errors import UnknownTopicOrPartitionError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
@@ -58,7 +59,7 @@ def test_copies_for_agents_do_not_expire_by_event_time() -> None:
 
 async def test_counts_that_do_not_fit_are_refused_before_anything_is_created() -> None:
     """Each call partition must belong to one partition of bindings."""
-    cluster = SlowCluster(looks=0)
+    cluster = EmptyCluster()
     with raises_code("partitions_do_not_fit", kind=ConfigurationError) as caught:
         await apply_topics(cluster, SETTINGS.model_copy(update={"call_partitions": 3}))
     assert "ASSAY_STREAM_CALL_PARTITIONS to 4" in caught.value.message
@@ -147,14 +148,12 @@ def test_a_topic_of_state_that_deletes_is_refused(role: Role) -> None:
     assert check_topics(found, ALL - {role}, SETTINGS)
 
 
-class SlowCluster:
-    def __init__(self, looks: int) -> None:
-        self.looks = looks
+class EmptyCluster:
+    def __init__(self) -> None:
         self.topics: list[str] = []
 
     async def list_topics(self) -> list[str]:
-        self.looks -= 1
-        return self.topics if self.looks < 0 else []
+        return []
 
     async def describe_topics(self, names: list[str]) -> list[dict[str, object]]:
         assert names == []
@@ -167,13 +166,17 @@ class SlowCluster:
 class Asked:
     """A consumer whose brokers lead the partitions that it asks about after some time.
 
+    Args:
+        unknown: how often they say first that there is no such topic.
+
     Attributes:
         places: what it asked about.
         is_open: whether it is connected.
     """
 
-    def __init__(self, after_s: float = 0.0) -> None:
+    def __init__(self, after_s: float = 0.0, unknown: int = 0) -> None:
         self._after_s = after_s
+        self._unknown = unknown
         self.places: list[TopicPartition] = []
         self.is_open = False
 
@@ -186,6 +189,9 @@ class Asked:
 
     async def end_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
         await asyncio.sleep(self._after_s)
+        self._unknown -= 1
+        if self._unknown >= 0:
+            raise UnknownTopicOrPartitionError
         self.places = places
         return dict.fromkeys(places, 0)
 
@@ -195,30 +201,22 @@ class Asked:
 
 async def test_topics_are_applied_once_brokers_tell_of_them_and_lead_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that starts right behind must find them."""
-    cluster, asked = SlowCluster(looks=3), Asked()
+    asked = Asked(unknown=3)
     monkeypatch.setattr(module, "reading_consumer", asked)
-    applied = await apply_topics(cluster, SETTINGS, agents=AGENTS)
+    applied = await apply_topics(EmptyCluster(), SETTINGS, agents=AGENTS)
     assert sorted(applied) == sorted(topic_names(SETTINGS, agents=AGENTS).values())
-    assert cluster.looks < 0
     specs = topic_table(SETTINGS, agents=AGENTS)
     assert sorted(asked.places) == sorted((spec.name, number) for spec in specs for number in range(spec.partitions))
     assert not asked.is_open
 
 
-async def test_topics_that_nobody_leads_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It names them, and ends within the same limit."""
-    asked = Asked(after_s=60)
+@pytest.mark.parametrize("asked", [Asked(after_s=60), Asked(unknown=10**9)], ids=["nobody leads", "nobody tells of"])
+async def test_topics_that_are_not_served_are_an_error(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names them, and ends within a limit."""
     monkeypatch.setattr(module, "_CREATION_LIMIT_S", 0.05)
     monkeypatch.setattr(module, "reading_consumer", asked)
     with raises_code(
         "topics_not_created", kind=OperatingError, match=r"do not serve all partitions of .*p\.mcp\.tools\.list"
     ):
-        await apply_topics(SlowCluster(looks=0), SETTINGS)
+        await apply_topics(EmptyCluster(), SETTINGS)
     assert not asked.is_open
-
-
-async def test_topics_that_nobody_tells_of_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It names them, and ends within a limit."""
-    monkeypatch.setattr(module, "_CREATION_LIMIT_S", 0.0)
-    with raises_code("topics_not_created", kind=OperatingError, match=r"p\.mcp\.tools\.list"):
-        await apply_topics(SlowCluster(looks=10**9), SETTINGS)

@@ -64,17 +64,22 @@ async def hosted(part: Done, *, web_port: int | None = None) -> AsyncIterator[Ho
     settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}", stall_limit_s=60)
     deadline = Deadline(60)
     host = Host(settings, deadline, web_port=web_port)
-    host.add("seal", part)
-    host.heed_signals()
-    running = asyncio.create_task(host.run())
+
+    async def begin() -> bool:
+        host.add("seal", part)
+        return True
+
+    running = asyncio.create_task(host.run_parts(begin))
     try:
         while not (host.is_running and listens(web_port)) and not running.done():
             await asyncio.sleep(0.01)
         yield host
     finally:
         part.stop()
-        await asyncio.wait_for(running, 20)
-        deadline.cancel()
+        try:
+            await asyncio.wait_for(running, 20)
+        finally:
+            deadline.cancel()
 
 
 async def test_the_pages_are_served_until_it_ends() -> None:
@@ -334,9 +339,12 @@ class Stuck(Part):
 
 async def main():
     host = Host(load_settings(), Deadline(1), web_port=None)
-    host.add("stuck", Stuck())
-    host.heed_signals()
-    await host.run()
+
+    async def begin():
+        host.add("stuck", Stuck())
+        return True
+
+    await host.run_parts(begin)
 
 asyncio.run(main())
 """

@@ -94,7 +94,7 @@ def test_no_end_of_kinds_is_remembered() -> None:
     seldom = RateLimitFilter()
     for number in range(5_000):
         assert seldom.filter(a_line(0, msg=f"line {number} of %s"))
-    assert len(seldom._said_s) <= 256
+    assert len(seldom._said) <= 256
 
 
 HOSTILE = "\x1b[2J\x9b\x7f\u202e\U000e0041\u200b\u3164\nforged line [red]x[/red]"
