@@ -21,7 +21,7 @@ from assay_stream.bindings.sightings import Row, Sightings, SnapshotIndex, bytes
 from assay_stream.bindings.timeline import AFTER_ALL_US, Endings, Timeline, latest_of_equal
 from assay_stream.errors import IntegrityError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.control import Checked, ControlFact, PinStatus, Signatures
+from assay_stream.model.control import Checked, ControlFact, PinResult, PinStatus, Signatures
 from assay_stream.model.facts import (
     Allowance,
     Announcement,
@@ -424,20 +424,23 @@ class ServerBindings:
         packed = self.packed.get((True, full)) or self.packed.get((False, full))
         return _lost("definition", full) if packed is None else unpack(packed)
 
-    def has_definition(self, full: str) -> bool:
-        return (True, full) in self.tools or (False, full) in self.tools
+    def fingerprint(self, full: str) -> Fingerprint | None:
+        """Return the fingerprint of a definition, whether it is scoped to its server or not; ``None`` if unknown."""
+        return self.tools.get((True, full)) or self.tools.get((False, full))
 
     def is_approved(self, name: str, full: str, found: Fingerprint | None = None) -> bool:
         """Return True if a definition matches the current pins of its tool, and no pin contradicts it.
 
         Pass the fingerprint of a definition that is not known yet.
         """
-        controls = self.controls
-        if name not in controls.pins:
+        if name not in self.controls.pins:
             return False
-        found = found or self.tools.get((True, full)) or self.tools.get((False, full))
-        pins, policy = controls.pins_as_of(name, AFTER_ALL_US), controls.policy_as_of(name, AFTER_ALL_US)
-        return check_pins(pins, found, policy=policy).status is PinStatus.MATCH
+        return self.pin_now(name, found or self.fingerprint(full)).status is PinStatus.MATCH
+
+    def pin_now(self, name: str, found: Fingerprint | None) -> PinResult:
+        """Check a definition against the current pins and policy of its tool."""
+        pins, policy = self.controls.pins_as_of(name, AFTER_ALL_US), self.controls.policy_as_of(name, AFTER_ALL_US)
+        return check_pins(pins, found, policy=policy)
 
     def history(self, observer_id: str, position: Position) -> Iterator[Seen]:
         own = self.observers.get(observer_id)

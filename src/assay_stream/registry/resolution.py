@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from assay_stream.bindings.as_of import start_of
 from assay_stream.bindings.checks import check_signature
-from assay_stream.bindings.controls import When, check_pins
+from assay_stream.bindings.controls import When
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.limits import DEFAULT_LIMITS
@@ -195,10 +195,7 @@ def _by_pins(server: ServerBindings, server_id: str, names: Iterable[str]) -> Ui
 def _settled_by_pins(
     server: ServerBindings, server_id: str, name: str, full: str, *, approved_only: bool = False
 ) -> Uids:
-    found = server.tools.get((True, full)) or server.tools.get((False, full))
-    controls = server.controls
-    policy = controls.policy_as_of(name, AFTER_ALL_US)
-    stands = check_pins(controls.pins_as_of(name, AFTER_ALL_US), found, policy=policy)
+    stands = server.pin_now(name, server.fingerprint(full))
     if approved_only and stands.status is not PinStatus.MATCH:
         return
     yield from uids_of(server_id, name, full, _ENDED_BY.get(stands.status, {}))

@@ -43,7 +43,7 @@ from assay_stream.model.kinds import RELEASE_KINDS, Kind
 from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
 from assay_stream.model.record import Position, Record, murmur2_partition
 from assay_stream.registry.analysis import Baseline, Ration, baselines_for, change_of, finding_in
-from assay_stream.registry.list_drift import compare, compare_items, first_look
+from assay_stream.registry.list_drift import ToolDrift, compare_items, first_look
 from assay_stream.registry.name_claims import offers_the_same
 from assay_stream.registry.resolution import approved_before, resolutions, resolved_by_signature, resolved_by_snapshot
 from assay_stream.registry.retention import fold, fold_unlisted, pack_repeats
@@ -269,7 +269,7 @@ def _compare(
     # Prompts, templates and instructions may mention all of these as their server's own.
     names = [*offer.tools, *(item.get("name") for listed in lists for item in listed.definitions.values())]
     compared = chain(
-        compare(server, analysed, catalogue, seen, offer, ration.analysis),
+        ToolDrift(server, analysed, catalogue, seen, offer, ration.analysis).findings(),
         *(compare_items(server, items, seen, ration.analysis, names) for items in lists),
     )
     findings = list(first_look(server, catalogue, seen, lists))
