@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -245,20 +245,16 @@ class OrderedRows:
         return len(self.numbers)
 
     def insert(self, number: int, position: Position) -> None:
-        self.numbers.insert(self.count_until(position), number)
+        self.numbers.insert(self.count_before(position, bisect_right), number)
 
     def discard(self, number: int, position: Position) -> None:
         del self.numbers[self.numbers.index(number, self.count_before(position))]
 
-    def count_before(self, position: Position) -> int:
+    def count_before(self, position: Position, bisect: Callable[..., int] = bisect_left) -> int:
+        """Return the number of rows before a position, with ``bisect_right`` of those up to it."""
         if not self.numbers or self.table.times_us[self.numbers[-1]] < position[0]:
             return len(self.numbers)
-        return bisect_left(self.numbers, position, key=self.table.position)
-
-    def count_until(self, position: Position) -> int:
-        if not self.numbers or self.table.times_us[self.numbers[-1]] < position[0]:
-            return len(self.numbers)
-        return bisect_right(self.numbers, position, key=self.table.position)
+        return bisect(self.numbers, position, key=self.table.position)
 
 
 class SnapshotIndex:

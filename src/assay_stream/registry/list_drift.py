@@ -113,7 +113,7 @@ class Comparison:
     def _names(self) -> ToolNames:
         """The index of the names: built where a text is searched, and mostly the one of the server's last list."""
         work, size = self.analysis.work, len(self._given)
-        return self._kept(_NAMES, self._names_digest, lambda: ToolNames(self._given, work), lambda _: size)
+        return self.kept(self._names_digest, lambda: ToolNames(self._given, work), size_of=lambda _: size)
 
     @cached_property
     def _names_digest(self) -> str:
@@ -176,17 +176,11 @@ class Comparison:
         whole = self.signs(None, after, lambda: None, now)
         return tuple(row for row in whole if row[1] >= Level.HIGH and (row[0], row[2]) not in shown)
 
-    def kept(self, question: str, ask: Callable[[], _Answer]) -> _Answer:
-        """Return a kept answer at its original cost, or compute it."""
-        return self._kept(_ANSWERS, question, ask, _size_of)
-
-    def _kept(
-        self,
-        answers: ContentCache[tuple[Any, int]],
-        question: str,
-        ask: Callable[[], _Answer],
-        size_of: Callable[[Any], int],
+    def kept(
+        self, question: str, ask: Callable[[], _Answer], *, size_of: Callable[[Any], int] | None = None
     ) -> _Answer:
+        """Return a kept answer at its original cost, or compute it; indexes of names come with a size of their own."""
+        answers, size_of = (_ANSWERS, _size_of) if size_of is None else (_NAMES, size_of)
         key, work = question.encode(), self.analysis.work
         known: tuple[_Answer, int] | None = answers.get(key)
         if known is None:
@@ -200,7 +194,7 @@ class Comparison:
         return known[0]
 
 
-def _size_of(answer: Sequence[Any]) -> int:
+def _size_of(answer: Any) -> int:
     return _BYTES_PER_ANSWER + sum(_BYTES_PER_ENTRY + len(str(entry)) for entry in answer)
 
 

@@ -38,9 +38,8 @@ from assay_stream.model.facts import Catalogue, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding, NameClaim, uid_of
 from assay_stream.model.kinds import CONFUSABLE_NAME, SAME_NAME, SHADOWING_REASONS, TAKEN_NAME, Kind
-from assay_stream.model.record import Origin
+from assay_stream.model.record import Position
 from assay_stream.registry.analysis import Analysis
-from assay_stream.work import WorkExhaustedError
 
 _UNITS_PER_NAME = 10
 _NAMES_FREE = 1_000
@@ -73,31 +72,17 @@ def claims_by_snapshot(
     after: dict[tuple[str, str], bool] = {}
     for (name, full), is_offered in server.fleet.changes():
         (after if is_offered else before)[name, full] = server.is_approved(name, full)
-    if before or after:
-        names = server.fleet.names_offered_before()
-        try:
-            analysis.work.spend(_UNITS_PER_NAME * max(0, len(names) - _NAMES_FREE))
-        except WorkExhaustedError:
-            analysis.left_out.add(LeftOut.NAME_CLAIMS)
-            return
-        yield from claims_between(
-            before,
-            after,
-            seen.server_id,
-            time_us=seen.time_us,
-            origin=seen.origin,
-            had_complete=had_complete,
-            names=names,
-        )
+    names = server.fleet.names_offered_before() if before or after else set[str]()
+    if analysis.pays(_UNITS_PER_NAME * max(0, len(names) - _NAMES_FREE), LeftOut.NAME_CLAIMS):
+        yield from claims_between(before, after, seen.server_id, seen.position, had_complete=had_complete, names=names)
 
 
 def claims_between(
     before: OfferedClaims,
     after: OfferedClaims,
     server_id: str,
+    position: Position,
     *,
-    time_us: int,
-    origin: Origin,
     had_complete: bool = False,
     names: Collection[str] | None = None,
 ) -> Iterator[NameClaim]:
@@ -123,8 +108,8 @@ def claims_between(
             # Where there were no names, all of them come with the first list: none is an addition.
             added=had_complete and bool(names) and (name, full) in after and name not in names,
             sketch=sketch,
-            time_us=time_us,
-            origin=origin,
+            time_us=position[0],
+            origin=position[1],
         )
 
 

@@ -306,10 +306,10 @@ def evict_observers(step: Step, time_us: int) -> None:
     if surplus <= 0:
         return
     standings = (
-        (len(timeline), timeline.latest.origin.offset, server_id, observer_id)
+        (len(timeline), timeline.table.offsets[timeline.numbers[-1]], server_id, observer_id)
         for server_id, server in servers.items()
         for observer_id, timeline in server.observers.items()
-        if timeline.latest is not None and timeline.latest.origin != step.record.origin
+        if timeline and timeline.table.origin(timeline.numbers[-1]) != step.record.origin
     )
     evicted: dict[str, list[str]] = {}
     for _, _, server_id, observer_id in nsmallest(surplus + min(observers_max // 64, _OBSERVERS_MAX), standings):
@@ -324,7 +324,7 @@ def evict_observers(step: Step, time_us: int) -> None:
         for observer_id in names:
             forget_observer(step, server, server_id, observer_id)
         gone = {place: False for place, is_offered in server.fleet.changes() if not is_offered}
-        claims = claims_between(gone, {}, server_id, time_us=time_us, origin=step.record.origin)
+        claims = claims_between(gone, {}, server_id, (time_us, step.record.origin))
         step.outputs += [claim.output() for claim in claims]
         step.outputs += changed_verdicts(step.record, server_id, verdicts, registry.revised_verdicts(server_id, server))
         server.drop_small_indexes()
@@ -347,7 +347,7 @@ def _standing(server: ServerBindings) -> tuple[int, int, int]:
 
 def _evict(step: Step, server_id: str, server: ServerBindings, time_us: int) -> None:
     offered = {(name, full): False for name in server.fleet.names_known() for full in server.fleet.offers(name)}
-    claims = claims_between(offered, {}, server_id, time_us=time_us, origin=step.record.origin)
+    claims = claims_between(offered, {}, server_id, (time_us, step.record.origin))
     step.outputs += [claim.output() for claim in claims]
     keys = sorted(_keys(server_id, server), key=encode_key)
     # Before retracting its facts: otherwise each retraction would update the indexes.
