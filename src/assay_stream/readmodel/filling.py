@@ -80,7 +80,6 @@ class Filler:
         self._inode = _inode_of(self._path)
         self._calls = Calls(connection, meta(connection, "secret", b""))
         self._inventory = Inventory(connection)
-        self._sources: dict[tuple[str, int], tuple[int, int]] = {}
         self.refresh()
 
     @property
@@ -90,16 +89,12 @@ class Filler:
 
     def refresh(self) -> None:
         """Reload cached state from the store."""
-        self._calls.reset(
-            horizon_us=meta(self.connection, "horizon_us", _EVER_US), last=meta(self.connection, "last_evidence", 0)
-        )
+        self._calls.forget()
         self._erasures = erasures_in(self.connection)
-        rows = self.connection.execute("SELECT topic, part, id, next FROM source")
-        self._sources = {(topic, part): (number, following) for topic, part, number, following in rows}
 
     def position(self, topic: str, partition: int) -> int | None:
         """Return the next offset to read in a log, ``None`` if nothing was read."""
-        found = self._sources.get((topic, partition))
+        found = self._known_source(topic, partition)
         return None if found is None else found[1]
 
     def take(self, records: Sequence[Record]) -> int:
@@ -130,13 +125,11 @@ class Filler:
             )
         with self._transaction():
             for place, state in logs.items():
-                number, before = self._source(place)
-                following = max(before, state.following)
+                number, _ = self._source(place)
                 self.connection.execute(
-                    "UPDATE source SET next = ?, lost = lost + ?, ends = coalesce(?, ends) WHERE id = ?",
-                    (following, state.lost, state.end, number),
+                    "UPDATE source SET next = max(next, ?), lost = lost + ?, ends = coalesce(?, ends) WHERE id = ?",
+                    (state.following, state.lost, state.end, number),
                 )
-                self._sources[place[1:]] = number, following
             if looked_us is not None:
                 put_meta(self.connection, "looked_us", looked_us)
 
@@ -184,7 +177,6 @@ class Filler:
             put_meta(self.connection, "deployment", deployment)
             if oldest_us is not None:
                 put_meta(self.connection, "horizon_us", max(meta(self.connection, "horizon_us", _EVER_US), oldest_us))
-        self.refresh()
 
     def witness(self, topic: str, partition: int) -> tuple[int, bytes] | None:
         """Return offset and hash of the last record read from a log, if any."""
@@ -208,13 +200,16 @@ class Filler:
                 raise
 
     def _source(self, place: LogPlace) -> tuple[int, int]:
+        """Return the number of a log, and the next offset to read in it."""
         role, topic, part = place
-        known = self._sources.get((topic, part))
-        if known is None:
-            insert = "INSERT INTO source (role, topic, part, next) VALUES (?, ?, ?, 0) RETURNING id"
-            known = self.connection.execute(insert, (role.value, topic, part)).fetchone()[0], 0
-            self._sources[topic, part] = known
-        return known
+        insert = "INSERT INTO source (role, topic, part, next) VALUES (?, ?, ?, 0) RETURNING id, next"
+        known = self._known_source(topic, part)
+        return known or self.connection.execute(insert, (role.value, topic, part)).fetchone()
+
+    def _known_source(self, topic: str, part: int) -> tuple[int, int] | None:
+        statement = "SELECT id, next FROM source WHERE topic = ? AND part = ?"
+        found: tuple[int, int] | None = self.connection.execute(statement, (topic, part)).fetchone()
+        return found
 
     def _take_log(self, place: LogPlace, records: list[Record]) -> int:
         number, following = self._source(place)
@@ -228,7 +223,6 @@ class Filler:
         dropped = erased = 0
         if place[0] is Role.EVIDENCE:
             refused, dropped, erased = self._calls.take(number, new, self._erasures)
-            put_meta(self.connection, "last_evidence", self._calls.last)
         else:
             refused = sum(not self._inventory.take(record) for record in new)
         if place[0] is Role.CHANGES and (acts := list(acts_in(new))):
@@ -248,7 +242,6 @@ class Filler:
                 number,
             ),
         )
-        self._sources[place[1:]] = number, following
         return len(new)
 
     def _erase(self, acts: Sequence[ScopeAct]) -> int:
@@ -267,7 +260,7 @@ class Filler:
             given = [(*span_us(scope), scope.get("server_id"), scope.get("agent_id")) for scope in scopes]
             rows = _Drops(self.connection).evidence(_ERASED, given, are_latest=True)
         # The cached rows of what calls share are looked up again.
-        self._calls.reset(horizon_us=meta(self.connection, "horizon_us", _EVER_US), last=self._calls.last)
+        self._calls.forget()
         return rows
 
 
