@@ -225,19 +225,20 @@ class ServerBindings:
 
     def _apply_list(self, fact: Seen | SeenRun | RunCut) -> None:
         timeline, key = self.timeline(fact.observer_id), fact.origin
-        gone = timeline.cuts.get(key, ())
+        gone = {key.offset + further for further in timeline.cuts.get(key, ())}
         match fact:
             case SeenRun():
                 # Its rows are all that there is of it, but for those that its cut names.
                 shared = shared_part(fact)
-                rows = [row for row in rows_of(fact) if row[1] - key.offset not in gone]
+                rows = [row for row in rows_of(fact) if row[1] not in gone]
                 here = timeline.in_run(key) if timeline.table.has(shared) else ()
-                offsets = {timeline.table.offsets[number] - key.offset for number in here}
-                self._remove_observations(fact.observer_id, key, offsets - {row[1] - key.offset for row in rows})
+                offsets = {timeline.table.offsets[number] for number in here}
+                self._remove_observations(fact.observer_id, key, offsets - {offset for _, offset, _ in rows})
                 self.add_observations(shared, rows)
             case RunCut():
                 timeline.put_cut(key, fact.gone)
-                self._remove_observations(fact.observer_id, key, {*fact.gone} - {*gone})
+                cut = {key.offset + further for further in fact.gone}
+                self._remove_observations(fact.observer_id, key, cut - gone)
             case _ if not timeline.is_cut(key):
                 self.add_observation(fact)
 
@@ -247,19 +248,17 @@ class ServerBindings:
         if timeline is None:
             return
         if kind == SeenRun.fact_kind:
-            offsets = timeline.table.offsets
-            gone = {offsets[each] - origin.offset for each in timeline.in_run(origin)}
-            self._remove_observations(observer_id, origin, gone)
+            offsets = {timeline.table.offsets[number] for number in timeline.in_run(origin)}
+            self._remove_observations(observer_id, origin, offsets)
         elif kind == RunCut.fact_kind:
             # Its run is written again, or taken back, with it.
             timeline.put_cut(origin, ())
         elif (number := timeline.row_at(origin)) is not None and timeline.table.run_of(number) is None:
             self.remove_observation(observer_id, origin)
 
-    def _remove_observations(self, observer_id: str, key: Origin, further: set[int]) -> None:
-        """Remove observations by offset, relative to that of a run's key."""
-        for each in sorted(further):
-            self.remove_observation(observer_id, key._replace(offset=key.offset + each))
+    def _remove_observations(self, observer_id: str, key: Origin, offsets: set[int]) -> None:
+        for offset in sorted(offsets):
+            self.remove_observation(observer_id, key._replace(offset=offset))
 
     def truncate_history(self, observer_id: str, time_us: int | None) -> None:
         """Record that observations of an observer before a time were folded away; ``None`` takes that back."""
@@ -406,7 +405,7 @@ class ServerBindings:
 
     def knows(self, tool_name: str) -> bool:
         """Return True if any observer was ever shown a definition under a name, within the kept history."""
-        return self.fleet.is_known(tool_name) or tool_name in self.formers
+        return tool_name in self.fleet.known or tool_name in self.formers
 
     def catalogue_of(self, seen: Seen) -> Catalogue:
         found = self.catalogues.get(seen.catalogue)

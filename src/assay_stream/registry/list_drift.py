@@ -267,7 +267,7 @@ def compare_items(
     is_complete = seen.completeness == "complete" and not offer.is_cut
     drift = _ItemDrift(server, seen, offer, analysis, names)
     new = now.keys() - was.names.keys()
-    known = {name for name in new if server.fleet.is_item_known(offer.subject, name)}
+    known = {name for name in new if (offer.subject, name) in server.fleet.item_names}
     come = {name for name in new if was.complete or (was.stated and name not in known)}
     first = set() if was.stated else new
     shown = last_stated(server, offer.subject, seen, known - come - first, analysis)
@@ -398,7 +398,7 @@ class ToolDrift:
                 if older is not None and full not in (older.full, *was):
                     yield _Step(Kind.TOOL_CHANGED, name, older, full)
         for full in catalogue.nameless:
-            is_come = self._is_first or before.complete or not server.fleet.is_nameless_known(full)
+            is_come = self._is_first or before.complete or full not in server.fleet.nameless
             if is_come and full not in before.nameless:
                 yield _Step(Kind.TOOL_ADDED, "", None, full)
 
@@ -495,7 +495,7 @@ class ToolDrift:
         elif name:
             yield self._found(step, indicators=self._searched.get((None, full), ()))
         else:
-            signs, known = self._searched.get((None, full), ()), fleet.is_nameless_known(full)
+            signs, known = self._searched.get((None, full), ()), full in fleet.nameless
             elsewhere = known and fleet.shows_others("", full, self._seen.observer_id)
             yield finding_in(
                 self._seen, step.what, after=full, indicators=signs, known=known, offered_elsewhere=elsewhere

@@ -196,19 +196,23 @@ def with_claim(state: Mapping[str, Any], claim: NameClaim) -> dict[str, Any]:
         left_out += 1
     else:
         if entry is None:
-            entry = names[key] = {
-                "server_id": claim.server_id,
-                "tool_name": claim.tool_name,
-                "since_us": claim.time_us,
-                "added": claim.added,
-                "sketch": list(claim.sketch),
-                "definitions": {},
-            }
+            entry = names[key] = _entry_of(claim)
         if not known:
             # An approval may be dated before the list that it is about: it makes no name older.
             entry["since_us"] = min(entry["since_us"], claim.time_us)
         entry["definitions"][claim.full] = claim.approved
     return {"names": [names[name] for name in sorted(names)], "left_out": left_out}
+
+
+def _entry_of(claim: NameClaim) -> dict[str, Any]:
+    return {
+        "server_id": claim.server_id,
+        "tool_name": claim.tool_name,
+        "since_us": claim.time_us,
+        "added": claim.added,
+        "sketch": list(claim.sketch),
+        "definitions": {},
+    }
 
 
 def shadows(state: Mapping[str, Any]) -> dict[Shadow, str]:
@@ -230,12 +234,7 @@ def shadows(state: Mapping[str, Any]) -> dict[Shadow, str]:
 
 def shadows_beyond(state: Mapping[str, Any], claim: NameClaim) -> dict[Shadow, str]:
     """Return the shadows caused by a claim that was left out, each with the server that held it first."""
-    newcomer: _ClaimedName = {
-        "server_id": claim.server_id,
-        "tool_name": claim.tool_name,
-        "added": claim.added,
-        "sketch": list(claim.sketch),
-    }
+    newcomer: _ClaimedName = _entry_of(claim)
     holders: list[_ClaimedName] = []
     for entry in _claims_in_order(state):
         if (entry["server_id"], entry["tool_name"]) == (claim.server_id, claim.tool_name):

@@ -105,7 +105,7 @@ def resolved_by_snapshot(
         back = [
             uid_of(Kind.TOOL_REMOVED, seen.server_id, name, full, None)
             for name in sorted(catalogue.tools.keys() - baseline.tools.keys())
-            for full in analysis.paid(server.fleet.definitions_known(name), _UNITS_PER_UID, LeftOut.RESOLUTIONS)
+            for full in analysis.paid(sorted(server.fleet.known.get(name, ())), _UNITS_PER_UID, LeftOut.RESOLUTIONS)
         ]
     return [
         *_by_reach(gone, "no_longer_offered", seen),
@@ -125,7 +125,7 @@ def resolved_by_decision(
         case Pin():
             uids = _by_pins(server, fact.server_id, [fact.tool_name])
         case Policy():
-            names = server.fleet.names_known() if fact.tool_name is None else [fact.tool_name]
+            names = sorted(server.fleet.known) if fact.tool_name is None else [fact.tool_name]
             uids = _by_pins(server, fact.server_id, names)
         case KeyDecision() | Discovery():
             uids = _by_signatures(server, fact.server_id)
@@ -188,7 +188,7 @@ def approved_before(server: ServerBindings, baseline: Baseline | None, catalogue
 
 def _by_pins(server: ServerBindings, server_id: str, names: Iterable[str]) -> Uids:
     for name in names:
-        for full in server.fleet.definitions_known(name):
+        for full in sorted(server.fleet.known.get(name, ())):
             yield from _settled_by_pins(server, server_id, name, full)
 
 

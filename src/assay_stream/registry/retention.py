@@ -238,7 +238,7 @@ def _drop_unused(step: Step, server: ServerBindings, folded: Seen) -> None:
 
 def _keep_formers(step: Step, server: ServerBindings, catalogue: Catalogue, time_us: int) -> set[tuple[bool, str]]:
     """Keep the definitions of names that went with a catalogue, and return those that are no longer kept."""
-    lost = [name for name in sorted(catalogue.tools) if not server.fleet.is_known(name)]
+    lost = [name for name in sorted(catalogue.tools) if name not in server.fleet.known]
     released: set[tuple[bool, str]] = set()
     for name in lost[: step.limits.former_tools_max]:
         place = (catalogue.server_scoped, catalogue.definitions_of(name)[0])
@@ -346,7 +346,7 @@ def _standing(server: ServerBindings) -> tuple[int, int, int]:
 
 
 def _evict(step: Step, server_id: str, server: ServerBindings, time_us: int) -> None:
-    offered = {(name, full): False for name in server.fleet.names_known() for full in server.fleet.offers(name)}
+    offered = {(name, full): False for name in sorted(server.fleet.known) for full in server.fleet.offers(name)}
     claims = claims_between(offered, {}, server_id, (time_us, step.record.origin))
     step.outputs += [claim.output() for claim in claims]
     keys = sorted(_keys(server_id, server), key=encode_key)
