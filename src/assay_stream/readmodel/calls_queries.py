@@ -70,7 +70,7 @@ _Row = tuple[Any, ...]
 
 
 class _Search(NamedTuple):
-    """SQL conditions for evidence and what is given for them, the index to read by, and a page: its begin and its rows."""
+    """SQL conditions for evidence, what is given for them, the index to read by, and the begin and length of a page."""
 
     conditions: list[str]
     given: list[Any]

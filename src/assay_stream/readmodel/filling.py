@@ -48,7 +48,6 @@ ROLES = (*(Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.FI
 
 LogPlace = tuple[Role, str, int]
 """Role, topic and partition."""
-_EVER_US = -(2**63)
 _TIMESTAMP_MS_MAX = 2**63 // 1_000 - 1
 _WITNESS_BYTES = 16
 
@@ -142,9 +141,8 @@ class Filler:
             self._count_dropped(done.kind, done.bound, done.rows)
             if not done:
                 _settle_definitions(self.connection)
-            if done.horizon_us is not None:
-                horizon_us = max(meta(self.connection, "horizon_us", _EVER_US), done.horizon_us)
-                put_meta(self.connection, "horizon_us", horizon_us)
+            if (done.kind, done.bound) == ("evidence", "age"):
+                self._raise_horizon(now_us - bounds.age_us)
         if done.rows:
             self.refresh()
         return done
@@ -176,7 +174,10 @@ class Filler:
                 )
             put_meta(self.connection, "deployment", deployment)
             if oldest_us is not None:
-                put_meta(self.connection, "horizon_us", max(meta(self.connection, "horizon_us", _EVER_US), oldest_us))
+                self._raise_horizon(oldest_us)
+
+    def _raise_horizon(self, oldest_us: int) -> None:
+        put_meta(self.connection, "horizon_us", max(meta(self.connection, "horizon_us", oldest_us), oldest_us))
 
     def witness(self, topic: str, partition: int) -> tuple[int, bytes] | None:
         """Return offset and hash of the last record read from a log, if any."""
@@ -369,13 +370,11 @@ class Dropped:
     Args:
         kind: table of the rows.
         bound: ``age``, ``size``, or ``server`` if one server had more than its share.
-        horizon_us: evidence before this event time is no longer kept; ``None`` if that did not change.
     """
 
     rows: int = 0
     kind: str = "evidence"
     bound: str = "size"
-    horizon_us: int | None = None
 
     def __bool__(self) -> bool:
         return self.rows > 0
@@ -400,8 +399,7 @@ def _drop(connection: sqlite3.Connection, bounds: Bounds, *, now_us: int) -> Dro
 
 def _beyond(drops: _Drops, old_us: int) -> Iterator[Dropped]:
     """Drop rows that are too old, and those beyond one server's share, step by step."""
-    rows = drops.evidence(_OLD_EVIDENCE, [(old_us, STORE_DROP_ROWS)])
-    yield Dropped(rows=rows, bound="age", horizon_us=old_us)
+    yield Dropped(rows=drops.evidence(_OLD_EVIDENCE, [(old_us, STORE_DROP_ROWS)]), bound="age")
     yield drops.rows("alert", "age", "state = 'closed' AND last_ms < ?", old_us // 1_000)
     yield drops.rows("finding", "age", "time_us < ?", old_us)
     for table, condition, rows_max in (

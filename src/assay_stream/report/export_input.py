@@ -281,19 +281,15 @@ class ExportSelection:
     offsets: tuple[OffsetRange, ...] = ()
 
     def wants(self, item: ExportRecord) -> bool:
-        if item.kind is Dataset.DEFINITIONS:
-            return True
-        place = item.place
-        if self.since_us is not None and place.time_us < self.since_us:
-            return False
-        if self.until_us is not None and place.time_us >= self.until_us:
-            return False
-        if self.server_ids and _server_id(item) not in self.server_ids:
-            return False
-        if not self.offsets:
-            return True
-        return item.kind is Dataset.EVIDENCE and any(
-            wanted.holds(place.name, place.partition, place.offset) for wanted in self.offsets
+        *_, time_us, name, partition, offset = item.place
+        is_in_range = item.kind is Dataset.EVIDENCE and any(
+            wanted.holds(name, partition, offset) for wanted in self.offsets
+        )
+        return item.kind is Dataset.DEFINITIONS or (
+            (self.since_us is None or time_us >= self.since_us)
+            and (self.until_us is None or time_us < self.until_us)
+            and (not self.server_ids or _server_id(item) in self.server_ids)
+            and (not self.offsets or is_in_range)
         )
 
 

@@ -219,8 +219,8 @@ class _Life:
     """What joined it in any record of the replay."""
     ends: list[dict[str, Any]] = field(default_factory=list)
     """The last record of the replay, and what it would write later, where something is compared with it."""
-    recorded: bool = False
     last_recorded: bytes = b""
+    """Digest of the last recorded record, empty if there is none."""
     places: dict[bytes, int] = field(default_factory=dict)
     """Digests of the replay's records, with their places among them."""
     reached: int = 0
@@ -282,7 +282,6 @@ class AlertLedger:
         if life is None:
             self._unexpected[view.uid] = _difference_of(view, ORDER_OF_READING if is_of_names else UNEXPECTED)
             return
-        life.recorded = True
         if view.version != self._version:
             life.of_other_version = True
             alert = with_version(alert, self._version)
@@ -311,7 +310,8 @@ class AlertLedger:
     @property
     def identical(self) -> int:
         return sum(
-            life.recorded and not (life.strange or life.lacking or life.is_reordered or life.of_other_version)
+            life.last_recorded != b""
+            and not (life.strange or life.lacking or life.is_reordered or life.of_other_version)
             for life in self._lives.values()
         )
 
@@ -331,7 +331,7 @@ class AlertLedger:
 
 def _difference(life: _Life, folded_otherwise: Collection[str | None]) -> Difference | None:
     alert = life.alert
-    if not life.recorded:
+    if not life.last_recorded:
         is_shadow = alert.kind == Kind.TOOL_SHADOWED or life.is_name_fold
         is_of_order = is_shadow and (life.is_over or alert.server_id in folded_otherwise)
         return replace(alert, causes=(ORDER_OF_READING if is_of_order else MISSING,))

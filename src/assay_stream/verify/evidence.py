@@ -447,33 +447,23 @@ class Pairing(Generic[Other]):
         Args:
             keep: whether others that no evidence names are wanted, and so read to their end.
         """
-        waiting, origin_of = self._waiting, self.origin_of
-        more_evidence, more_others = iter(evidence), iter(others)
+        waiting, more = self._waiting, (iter(evidence), iter(others))
         has_evidence = has_others = True
         while has_evidence or (has_others and (keep or self._spool is not None or waiting[_EVIDENCE].count)):
             is_behind = self._spool is not None or waiting[_EVIDENCE].count <= waiting[_OTHERS].count
-            if has_evidence and (is_behind or not has_others):
-                given = next(more_evidence, None)
-                if given is None:
-                    has_evidence = False
-                elif given.call is None or not self.takes(given):
-                    yield given, None
-                else:
-                    value = self._other_of(_EVIDENCE, given.call, given)
-                    if value is not None:
-                        yield given, value
-            else:
-                value = next(more_others, None)
-                origin = None if value is None else origin_of(value)
-                if value is None:
-                    has_others = False
-                elif origin is not None:
-                    given = self._other_of(_OTHERS, origin, value, keep=keep or has_evidence)
-                    if given is not None:
-                        yield given, value
+            side = _EVIDENCE if has_evidence and (is_behind or not has_others) else _OTHERS
+            value: Any = next(more[side], None)
+            if value is None:
+                has_evidence, has_others = has_evidence and side != _EVIDENCE, has_others and side != _OTHERS
+            elif side == _EVIDENCE and not self.takes(value):
+                yield value, None
+            elif (origin := value.call if side == _EVIDENCE else self.origin_of(value)) is not None:
+                other = self._other_of(side, origin, value, keep=keep or has_evidence)
+                if other is not None:
+                    yield (value, other) if side == _EVIDENCE else (other, value)
         yield from self._alone() if self._spool is None else self._rest(self._spool)
 
-    def _other_of(self, side: int, origin: Origin, value: Recorded | Other, *, keep: bool = True) -> Any:
+    def _other_of(self, side: int, origin: Origin, value: Any, *, keep: bool) -> Any:
         """Return the counterpart of a value, ``None`` if it has to wait for it."""
         other = self._waiting[1 - side].pop(origin)
         if other is not None:
