@@ -309,11 +309,8 @@ class AlertLedger:
 
     @property
     def identical(self) -> int:
-        return sum(
-            life.last_recorded != b""
-            and not (life.strange or life.lacking or life.is_reordered or life.of_other_version)
-            for life in self._lives.values()
-        )
+        lives = (life for life in self._lives.values() if life.last_recorded)
+        return sum(not (each.strange or each.lacking or each.is_reordered or each.of_other_version) for each in lives)
 
     def differences(self, causes_by_tool: CausesByTool) -> Iterator[Difference]:
         """Yield how the records of each alert differ.
