@@ -184,24 +184,19 @@ def with_claim(state: Mapping[str, Any], claim: NameClaim) -> dict[str, Any]:
         for entry in state.get("names", ())
     }
     left_out = state.get("left_out", 0)
-    key = (claim.server_id, claim.tool_name)
-    entry = names.get(key)
-    known = entry is not None and claim.full in entry["definitions"]
+    entry = names.setdefault((claim.server_id, claim.tool_name), _entry_of(claim))
+    known = claim.full in entry["definitions"]
     if not claim.is_offered:
-        if entry is not None:
-            entry["definitions"].pop(claim.full, None)
-            if not entry["definitions"]:
-                del names[key]
+        entry["definitions"].pop(claim.full, None)
     elif not known and sum(len(one["definitions"]) for one in names.values()) >= DEFAULT_LIMITS.name_claims_max:
         left_out += 1
     else:
-        if entry is None:
-            entry = names[key] = _entry_of(claim)
         if not known:
             # An approval may be dated before the list that it is about: it makes no name older.
             entry["since_us"] = min(entry["since_us"], claim.time_us)
         entry["definitions"][claim.full] = claim.approved
-    return {"names": [names[name] for name in sorted(names)], "left_out": left_out}
+    offered = [names[name] for name in sorted(names) if names[name]["definitions"]]
+    return {"names": offered, "left_out": left_out}
 
 
 def _entry_of(claim: NameClaim) -> dict[str, Any]:

@@ -263,12 +263,11 @@ def _keep_formers(step: Step, server: ServerBindings, catalogue: Catalogue, time
 def surplus_formers(formers: Collection[FormerTool], limits: Limits) -> list[FormerTool]:
     count, size = len(formers), sum(tool.size for tool in formers)
     surplus: list[FormerTool] = []
-    if count > limits.former_tools_max or size > limits.former_tools_bytes_max:
-        for tool in sorted(formers, key=lambda one: (one.time_us, one.tool_name)):
-            if count <= limits.former_tools_max and size <= limits.former_tools_bytes_max:
-                break
-            surplus.append(tool)
-            count, size = count - 1, size - tool.size
+    for tool in sorted(formers, key=lambda one: (one.time_us, one.tool_name)):
+        if count <= limits.former_tools_max and size <= limits.former_tools_bytes_max:
+            break
+        surplus.append(tool)
+        count, size = count - 1, size - tool.size
     return surplus
 
 
