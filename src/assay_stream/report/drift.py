@@ -11,7 +11,7 @@ later one an observed manifest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from hashlib import sha256
@@ -23,7 +23,7 @@ import orjson
 
 from assay_stream import __version__
 from assay_stream.canonical.decode import decode_json
-from assay_stream.canonical.digest import canonicalize
+from assay_stream.canonical.digest import canonicalize, jcs_digest
 from assay_stream.detect import (
     CUT_SHORT,
     NO_TOOLS,
@@ -180,7 +180,9 @@ def _read_items(subject: Subject, value: Any, path: str) -> list[dict[str, Any]]
     return value
 
 
-def drift_findings(before: RecordedLists, after: RecordedLists, *, profile: SeverityProfile) -> list[DriftFinding]:
+def drift_findings(
+    before: RecordedLists, after: RecordedLists, *, profile: SeverityProfile, known: Collection[str] = ()
+) -> list[DriftFinding]:
     """Return the findings: tools, prompts, templates, then instructions, each ordered by name and kind.
 
     Raises:
@@ -205,7 +207,8 @@ def drift_findings(before: RecordedLists, after: RecordedLists, *, profile: Seve
             siblings = Siblings(now if subject is Subject.TOOL else ())
             shown = cache(partial(_rules_shown, was if subject is Subject.TOOL else (), work))
             for drift in drifts:
-                found.extend(_findings(judged, drift, names, siblings, shown, work))
+                if not known or drift.after is None or str(jcs_digest(dict(drift.after))) not in known:
+                    found.extend(_findings(judged, drift, names, siblings, shown, work))
     if after.is_cached_long and not before.is_cached_long:
         found.extend(judged(ItemDrift("list_cached_long", "*")))
     if work.is_exhausted:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.severity import PROFILES, Level
 from assay_stream.errors import InputError
 from assay_stream.model.fields import Subject
@@ -118,6 +119,8 @@ def test_signs_raise_the_severity_and_are_named() -> None:
     assert finding.kind == "tool_added"
     assert "secrecy_asked" in finding.codes
     assert finding.level >= Level.HIGH
+    known = [str(jcs_digest(told))]
+    assert drift_findings(read_offer({"tools": []}), read_offer({"tools": [told]}), profile=SOC, known=known) == []
 
 
 def _takes(parameter: str, name: str) -> dict[str, Any]:
