@@ -115,7 +115,7 @@ def _offered(tools: Sequence[Tool]) -> OfferedClaims:
 
 def _claims(before: OfferedClaims, after: OfferedClaims, server_id: str, *, offset: int) -> Iterator[NameClaim]:
     origin = Origin(topic="bench", partition=0, offset=offset)
-    return claims_between(before, after, server_id, time_us=offset, origin=origin, had_complete=bool(before))
+    return claims_between(before, after, server_id, (offset, origin), had_complete=bool(before))
 
 
 def _read(alerts: Alerts, claim: NameClaim, offset: int) -> list[Output]:

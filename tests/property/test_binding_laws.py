@@ -321,7 +321,7 @@ def test_only_a_repeat_is_folded_without_loss(steps: Steps, entries_max: int) ->
     for _, fact in steps:
         if fact.observer_id == FEW_OBSERVERS[0]:
             timeline.add(shared_part(fact), [row_of(fact)])
-    plain, surplus = list(timeline), timeline.one_too_many(entries_max)
+    plain, surplus = list(timeline), timeline.one_too_many(entries_max, lambda *_: False)
     repeats = [
         seen
         for older, seen, newer in zip(plain, plain[1:], plain[2:], strict=False)

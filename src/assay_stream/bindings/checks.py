@@ -140,7 +140,7 @@ def check_signature(
 
 def warning_at(controls: Controls, seen: Seen, tool_name: str, when: When) -> str | None:
     """Return the warning for a signature's expiry: the only part of an answer that changes with time alone."""
-    signatures = controls.signatures.get(seen.signatures) if seen.signatures else None
+    signatures = controls.signatures.get(seen.signatures or "")
     entry = signatures.tools.get(tool_name) if signatures else None
     return expiry_warning(entry.claims, position_of(when)[0]) if entry else None
 

@@ -320,11 +320,9 @@ class Verdict:
     """The stream's verdict on one tool, or on the tools of a server that have none of their own.
 
     Args:
-        action: the policy's action for the tool as the fleet sees it.
-        result: the worst pin result among the tool's definitions.
+        result: the worst pin result among the tool's definitions, with the policy's action as the fleet sees it.
     """
 
-    action: Action
     result: PinResult
     pins: PinsInForce
     policy: DigestPolicy | None
@@ -391,29 +389,26 @@ class VerdictTable:
         if verdict is None:
             return NO_VERDICT
         if definition is None and own is not None:
-            return _ruling(verdict.action, verdict.result)
+            return _ruling(verdict.result)
         result = check_pins(verdict.pins, definition, policy=verdict.policy)
-        action = result.action or Action.ALLOW
         if result.status is PinStatus.MISMATCH and definition is WITHDRAWN:
-            return _ruling(action, replace(result, status=PinStatus.UNOBSERVED))
+            return _ruling(replace(result, status=PinStatus.UNOBSERVED))
         if result.status is PinStatus.MISMATCH and result.observed is None:
-            return Ruling(action=action, reason_code="definition_not_digestible", result=result)
-        return _ruling(action, result)
+            return replace(_ruling(result), reason_code="definition_not_digestible")
+        return _ruling(result)
 
 
-def _ruling(action: Action, result: PinResult) -> Ruling:
+def _ruling(result: PinResult) -> Ruling:
+    action = result.action or Action.ALLOW
     return Ruling(action=action, reason_code=f"definition_{result.status.value}", result=result)
 
 
 def _read(content: Mapping[str, Any]) -> Verdict:
     action, policy = Action(content["action"]), content.get("policy")
-    if policy is not None:
-        policy = _digest_policy(policy["enforcement"], policy["unknown"])
     optional = {name: content.get(name) for name in ("scheme", "expected", "observed", "enforcement")}
     rejected = {scheme: tuple(values) for scheme, values in content.get("rejected", {}).items()}
     return Verdict(
-        action=action,
         result=PinResult(status=PinStatus(content["status"]), action=action, **optional),
         pins=PinsInForce(approved=dict(content.get("pins", {})), rejected=rejected),
-        policy=policy,
+        policy=None if policy is None else _digest_policy(policy["enforcement"], policy["unknown"]),
     )

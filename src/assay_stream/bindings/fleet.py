@@ -199,9 +199,10 @@ class Fleet:
     def __post_init__(self) -> None:
         self.tool_uses: Counter[tuple[bool, str]] = Counter()
         self.item_uses: Counter[tuple[Subject, str]] = Counter()
-        self._item_names: Counter[tuple[Subject, str]] = Counter()
-        self._known = Definitions()
-        self._nameless: Counter[str] = Counter()
+        self.item_names: Counter[tuple[Subject, str]] = Counter()
+        self.known = Definitions()
+        """The definitions of each name in any kept list, and below those without a name."""
+        self.nameless: Counter[str] = Counter()
         self._lists: Shares[str] = Shares()
         """Catalogues of the latest lists."""
         self._forced: Shares[str] | None = None
@@ -228,40 +229,25 @@ class Fleet:
 
     def add_catalogue(self, catalogue: Catalogue) -> None:
         self.tool_uses.update((catalogue.server_scoped, full) for _, full in catalogue.definitions())
-        self._known.add(catalogue.definitions())
-        self._nameless.update(catalogue.nameless)
+        self.known.add(catalogue.definitions())
+        self.nameless.update(catalogue.nameless)
 
     def remove_catalogue(self, catalogue: Catalogue) -> None:
         for _, full in catalogue.definitions():
             take_one(self.tool_uses, (catalogue.server_scoped, full))
-        self._known.take(catalogue.definitions())
+        self.known.take(catalogue.definitions())
         for full in catalogue.nameless:
-            take_one(self._nameless, full)
+            take_one(self.nameless, full)
 
     def add_item_list(self, item_list: ItemList) -> None:
         self.item_uses.update({(item_list.subject, full) for _, full in item_list.items})
-        self._item_names.update({(item_list.subject, name) for name, _ in item_list.items})
+        self.item_names.update({(item_list.subject, name) for name, _ in item_list.items})
 
     def remove_item_list(self, item_list: ItemList) -> None:
         for full in {full for _, full in item_list.items}:
             take_one(self.item_uses, (item_list.subject, full))
         for name in {name for name, _ in item_list.items}:
-            take_one(self._item_names, (item_list.subject, name))
-
-    def is_item_known(self, subject: Subject, name: str) -> bool:
-        return (subject, name) in self._item_names
-
-    def names_known(self) -> list[str]:
-        return sorted(self._known)
-
-    def is_known(self, tool_name: str) -> bool:
-        return tool_name in self._known
-
-    def is_nameless_known(self, full: str) -> bool:
-        return full in self._nameless
-
-    def definitions_known(self, tool_name: str) -> list[str]:
-        return sorted(self._known.get(tool_name, ()))
+            take_one(self.item_names, (item_list.subject, name))
 
     def latest(self) -> list[Seen]:
         return [latest for timeline in self.observers.values() if (latest := timeline.latest) is not None]

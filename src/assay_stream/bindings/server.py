@@ -21,7 +21,7 @@ from assay_stream.bindings.sightings import Row, Sightings, SnapshotIndex, bytes
 from assay_stream.bindings.timeline import AFTER_ALL_US, Endings, Timeline, latest_of_equal
 from assay_stream.errors import IntegrityError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.control import Checked, ControlFact, PinStatus, Signatures
+from assay_stream.model.control import Checked, ControlFact, PinResult, PinStatus, Signatures
 from assay_stream.model.facts import (
     Allowance,
     Announcement,
@@ -225,19 +225,20 @@ class ServerBindings:
 
     def _apply_list(self, fact: Seen | SeenRun | RunCut) -> None:
         timeline, key = self.timeline(fact.observer_id), fact.origin
-        gone = timeline.cuts.get(key, ())
+        gone = {key.offset + further for further in timeline.cuts.get(key, ())}
         match fact:
             case SeenRun():
                 # Its rows are all that there is of it, but for those that its cut names.
                 shared = shared_part(fact)
-                rows = [row for row in rows_of(fact) if row[1] - key.offset not in gone]
+                rows = [row for row in rows_of(fact) if row[1] not in gone]
                 here = timeline.in_run(key) if timeline.table.has(shared) else ()
-                offsets = {timeline.table.offsets[number] - key.offset for number in here}
-                self._remove_observations(fact.observer_id, key, offsets - {row[1] - key.offset for row in rows})
+                offsets = {timeline.table.offsets[number] for number in here}
+                self._remove_observations(fact.observer_id, key, offsets - {offset for _, offset, _ in rows})
                 self.add_observations(shared, rows)
             case RunCut():
                 timeline.put_cut(key, fact.gone)
-                self._remove_observations(fact.observer_id, key, {*fact.gone} - {*gone})
+                cut = {key.offset + further for further in fact.gone}
+                self._remove_observations(fact.observer_id, key, cut - gone)
             case _ if not timeline.is_cut(key):
                 self.add_observation(fact)
 
@@ -247,19 +248,17 @@ class ServerBindings:
         if timeline is None:
             return
         if kind == SeenRun.fact_kind:
-            offsets = timeline.table.offsets
-            gone = {offsets[each] - origin.offset for each in timeline.in_run(origin)}
-            self._remove_observations(observer_id, origin, gone)
+            offsets = {timeline.table.offsets[number] for number in timeline.in_run(origin)}
+            self._remove_observations(observer_id, origin, offsets)
         elif kind == RunCut.fact_kind:
             # Its run is written again, or taken back, with it.
             timeline.put_cut(origin, ())
         elif (number := timeline.row_at(origin)) is not None and timeline.table.run_of(number) is None:
             self.remove_observation(observer_id, origin)
 
-    def _remove_observations(self, observer_id: str, key: Origin, further: set[int]) -> None:
-        """Remove observations by offset, relative to that of a run's key."""
-        for each in sorted(further):
-            self.remove_observation(observer_id, key._replace(offset=key.offset + each))
+    def _remove_observations(self, observer_id: str, key: Origin, offsets: set[int]) -> None:
+        for offset in sorted(offsets):
+            self.remove_observation(observer_id, key._replace(offset=offset))
 
     def truncate_history(self, observer_id: str, time_us: int | None) -> None:
         """Record that observations of an observer before a time were folded away; ``None`` takes that back."""
@@ -406,7 +405,7 @@ class ServerBindings:
 
     def knows(self, tool_name: str) -> bool:
         """Return True if any observer was ever shown a definition under a name, within the kept history."""
-        return self.fleet.is_known(tool_name) or tool_name in self.formers
+        return tool_name in self.fleet.known or tool_name in self.formers
 
     def catalogue_of(self, seen: Seen) -> Catalogue:
         found = self.catalogues.get(seen.catalogue)
@@ -424,20 +423,23 @@ class ServerBindings:
         packed = self.packed.get((True, full)) or self.packed.get((False, full))
         return _lost("definition", full) if packed is None else unpack(packed)
 
-    def has_definition(self, full: str) -> bool:
-        return (True, full) in self.tools or (False, full) in self.tools
+    def fingerprint(self, full: str) -> Fingerprint | None:
+        """Return the fingerprint of a definition, whether it is scoped to its server or not; ``None`` if unknown."""
+        return self.tools.get((True, full)) or self.tools.get((False, full))
 
     def is_approved(self, name: str, full: str, found: Fingerprint | None = None) -> bool:
         """Return True if a definition matches the current pins of its tool, and no pin contradicts it.
 
         Pass the fingerprint of a definition that is not known yet.
         """
-        controls = self.controls
-        if name not in controls.pins:
+        if name not in self.controls.pins:
             return False
-        found = found or self.tools.get((True, full)) or self.tools.get((False, full))
-        pins, policy = controls.pins_as_of(name, AFTER_ALL_US), controls.policy_as_of(name, AFTER_ALL_US)
-        return check_pins(pins, found, policy=policy).status is PinStatus.MATCH
+        return self.pin_now(name, found or self.fingerprint(full)).status is PinStatus.MATCH
+
+    def pin_now(self, name: str, found: Fingerprint | None) -> PinResult:
+        """Check a definition against the current pins and policy of its tool."""
+        pins, policy = self.controls.pins_as_of(name, AFTER_ALL_US), self.controls.policy_as_of(name, AFTER_ALL_US)
+        return check_pins(pins, found, policy=policy)
 
     def history(self, observer_id: str, position: Position) -> Iterator[Seen]:
         own = self.observers.get(observer_id)

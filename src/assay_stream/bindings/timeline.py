@@ -49,12 +49,10 @@ class Timeline(OrderedRows):
         table: holds them; ``None`` for one of its own.
     """
 
-    __slots__ = ("_latest", "cuts", "horizon_us")
+    __slots__ = ("cuts", "horizon_us")
 
     def __init__(self, table: Sightings | None = None) -> None:
         super().__init__(Sightings() if table is None else table)
-        self._latest: Seen | None = None
-        """The latest, once computed: most queries of a registry are about it."""
         self.horizon_us: int | None = None
         """Event time before which observations may have been folded away."""
         self.cuts: dict[Origin, tuple[int, ...]] = _NO_CUTS
@@ -74,7 +72,6 @@ class Timeline(OrderedRows):
 
     def add(self, shared: Seen, rows: Sequence[Row]) -> Sequence[int]:
         """Add observations of one kind, in their order, and return the rows that are new; known ones join their run."""
-        self._latest = None
         topic, partition, run = shared.origin
         index = self.count_before((rows[0][0], Origin(topic, partition, rows[0][1])))
         if index == len(self):
@@ -106,12 +103,11 @@ class Timeline(OrderedRows):
     def remove(self, number: int) -> None:
         self.discard(number, self.table.position(number))
         self.table.remove(number)
-        self._latest = None
 
     def clear(self) -> None:
         for number in self.numbers:
             self.table.remove(number)
-        self.numbers, self._latest = array("I"), None
+        self.numbers = array("I")
 
     def in_run(self, key: Origin) -> list[int]:
         return [number for number in self.numbers if self.table.run_of(number) == key]
@@ -155,23 +151,19 @@ class Timeline(OrderedRows):
 
     @property
     def latest(self) -> Seen | None:
-        if self._latest is None and self.numbers:
-            self._latest = self.table.seen(self.numbers[-1])
-        return self._latest
+        return self.table.seen(self.numbers[-1]) if self.numbers else None
 
     def in_force_since(self, position: Position) -> Iterator[tuple[Seen, Position | None]]:
         """Yield what was in force at a position and after it, each with the position at which its force ended."""
-        later = self.numbers[max(0, self.count_until(position) - 1) :]
+        later = self.numbers[max(0, self.count_before(position, bisect_right) - 1) :]
         ends = [*map(self.table.position, later[1:]), None]
         return zip(map(self.table.seen, later), ends, strict=True)
 
     def first_after(self, position: Position) -> Seen | None:
-        count = self.count_until(position)
+        count = self.count_before(position, bisect_right)
         return self.table.seen(self.numbers[count]) if count < len(self.numbers) else None
 
-    def one_too_many(
-        self, entries_max: int, parts: Callable[[Seen, Seen], bool] = lambda _older, _newer: False
-    ) -> tuple[Seen, bool] | None:
+    def one_too_many(self, entries_max: int, parts: Callable[[Seen, Seen], bool]) -> tuple[Seen, bool] | None:
         """Return the observation to fold away, and whether history is lost with it; ``None`` if there is room."""
         if len(self) <= entries_max:
             return None

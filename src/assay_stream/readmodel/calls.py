@@ -22,8 +22,8 @@ from msgspec import Struct
 from assay_stream.bindings.erasures import Erasures, Subject
 from assay_stream.limits import DEFAULT_LIMITS, STORE_ERA_RECORDS, STORE_SUBJECTS_KEPT_MAX
 from assay_stream.model.record import Record, erased_by
-from assay_stream.readmodel.rows import CALL_COLUMNS, DigestValue
-from assay_stream.readmodel.schema import insert_into
+from assay_stream.readmodel.rows import CALL_COLUMNS, INT64_MAX, DigestValue
+from assay_stream.readmodel.schema import insert_into, meta, put_meta
 from assay_stream.text.times import time_us_in
 
 Digests = list[tuple[str, str, str]]
@@ -178,9 +178,11 @@ def mark_hasher(secret: bytes) -> Callable[[str], bytes]:
     return hashed
 
 
-def marked_calls(era: int, entries: bytes, hashed: bytes) -> list[int]:
+def marked_calls(connection: sqlite3.Connection, hashed: bytes, era: int, _: int | None = None) -> list[int]:
     """Return the numbers of the calls in an era that a hash is entered for."""
-    first = era * STORE_ERA_RECORDS
+    statement = "SELECT entries FROM mark WHERE id = ? AND instr(entries, ?)"
+    row = connection.execute(statement, (era << 8 | hashed[0], hashed)).fetchone()
+    first, entries = era * STORE_ERA_RECORDS, b"" if row is None else row[0]
     # Equal digests of one call are several entries.
     return sorted({first + offset for entry, offset in _ENTRY.iter_unpack(entries) if entry == hashed})
 
@@ -191,7 +193,7 @@ def name_code(hashed: bytes) -> int:
 
 
 def calls_in(
-    connection: sqlite3.Connection, wanted: Mapping[str, Collection[int]], era: int, *, oldest_us: int | None = None
+    connection: sqlite3.Connection, wanted: Mapping[str, Collection[int]], era: int, oldest_us: int | None = None
 ) -> list[int]:
     """Return the numbers of the calls in an era that have one of some numbers in each column.
 
@@ -302,18 +304,10 @@ class Calls:
         self._hash = mark_hasher(secret)
         self._code = lru_cache(_NAMES_KEPT_MAX)(lambda name: 0 if name is None else name_code(self._hash(name)))
         self._subjects: dict[int, int] = {}
-        self._horizon_us = 0
-        self.last = 0
 
-    def reset(self, *, horizon_us: int, last: int) -> None:
-        """Reset cached state from the store.
-
-        Args:
-            horizon_us: evidence before this event time is counted but not kept, unless there is a legal hold.
-            last: number of the latest row of evidence.
-        """
+    def forget(self) -> None:
+        """Forget what is cached of the store."""
         self._subjects.clear()
-        self._horizon_us, self.last = horizon_us, last
 
     def take(self, source: int, records: Sequence[Record], erasures: Erasures) -> tuple[int, int, int]:
         """Add records of one log; return how many were refused, were too old to keep, and are erased."""
@@ -321,7 +315,9 @@ class Calls:
         marks = defaultdict[int, bytearray](bytearray)
         called: dict[tuple[str, str, str], tuple[int, int]] = {}
         refused = dropped = erased = 0
-        may_be_erased, may_be_dropped = bool(erasures.standing()), not erasures.holds()
+        last, may_be_erased = meta(self._connection, "last_evidence", 0), bool(erasures.standing())
+        # Evidence before this event time is counted but not kept, unless there is a legal hold.
+        kept_from_us = -INT64_MAX if erasures.holds() else meta(self._connection, "horizon_us", -INT64_MAX)
         for record in records:
             if erased_by(record) is not None:
                 erased += 1
@@ -331,28 +327,29 @@ class Calls:
             if line is None or time_us is None:
                 refused += 1
                 continue
-            if may_be_dropped and time_us < self._horizon_us:
+            if time_us < kept_from_us:
                 dropped += 1
                 continue
             data = line.data
             if may_be_erased and erasures.due(Subject(data.server_id, data.actor.agent_id, time_us)):
                 erased += 1
                 continue
-            self.last += 1
+            last += 1
             rows.append(
                 (
-                    *(self.last, time_us, source, record.origin.offset, self._subject(data)),
+                    *(last, time_us, source, record.origin.offset, self._subject(data)),
                     *_members(data),
                     compressed(record.value or b""),
                 )
             )
-            era, offset = divmod(self.last, STORE_ERA_RECORDS)
+            era, offset = divmod(last, STORE_ERA_RECORDS)
             row, place_in_era = era << 8, offset.to_bytes(2)
             for hashed in map(self._hash, own_values(line)):
                 marks[row | hashed[0]] += hashed + place_in_era
             place = data.server_id, data.tool, data.observer_id
             calls, last_us = called.get(place, (0, time_us))
             called[place] = calls + 1, max(last_us, time_us)
+        put_meta(self._connection, "last_evidence", last)
         self._connection.executemany(insert_into("evidence", _EVIDENCE), rows)
         self._connection.executemany(_MARK, sorted(marks.items()))
         for era, group in groupby(rows, lambda row: row[0] // STORE_ERA_RECORDS):

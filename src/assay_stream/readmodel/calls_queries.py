@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import fields
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -67,6 +67,40 @@ _COUNTED = """WITH called AS MATERIALIZED ({}),
     LEFT JOIN (SELECT * FROM by_agent ORDER BY calls DESC, agent LIMIT ?) a ORDER BY a.calls DESC, a.agent"""
 
 _Row = tuple[Any, ...]
+
+
+class _Search(NamedTuple):
+    """SQL conditions for evidence, what is given for them, the index to read by, and the begin and length of a page."""
+
+    conditions: list[str]
+    given: list[Any]
+    by: str
+    before: tuple[int, int]
+    limit: int
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """What is given for a statement of ``_newest``."""
+        return (*self.given, self.before[0], *self.before, self.limit)
+
+
+def _search(wanted: EvidenceFilter, before: tuple[int, int], limit: int) -> _Search:
+    asked = {column: getattr(wanted, name) for name, column in _COLUMN_OF.items()}
+    columns = [column for column, text in asked.items() if text is not None]
+    conditions = [f"e.{column} = ?" for column in columns]
+    given: list[Any] = [asked[column] for column in columns]
+    if wanted.is_unbound is not None:
+        conditions.append("e.unbound IS NOT NULL" if wanted.is_unbound else "e.unbound IS NULL")
+    for bound, text in ((wanted.since_us, "e.time_us >= ?"), (wanted.until_us, "e.time_us < ?")):
+        if bound is not None:
+            conditions.append(text)
+            given.append(min(max(bound, -INT64_MAX), INT64_MAX))
+    if wanted.decision == "allow":
+        columns.remove("decision")
+    elif wanted.decision is not None:
+        conditions.append("e.decision != 'allow'")
+    index = next((column for column in _INDEXED if column in columns), "time")
+    return _Search(conditions, given, index, before, limit)
 
 
 def _newest(source: str, conditions: list[str]) -> str:
@@ -194,57 +228,33 @@ class CallQueries(Tables):
 
     def _found(self, wanted: EvidenceFilter, before: tuple[int, int], limit: int) -> Iterator[_Row]:
         """Yield rows of evidence in order, lazily."""
-        conditions, given, index = self._conditions(wanted)
+        search = _search(wanted, before, limit)
         if wanted.digest is not None:
-            return self._with_digest(wanted.digest, index, conditions, given, before, limit)
-        if index in ("unbound", "decision") or (wanted.agent_id is None and wanted.tool_name is None):
-            return self._ordered(index, conditions, given, before, limit)
+            return self._with_digest(wanted.digest, search)
+        if search.by in ("unbound", "decision") or (wanted.agent_id is None and wanted.tool_name is None):
+            return self._ordered(search)
         names = {"agent": wanted.agent_id, "tool": wanted.tool_name, "server": wanted.server_id}
         hashed = mark_hasher(meta(self.connection, "secret", b""))
         columns = {column: {name_code(hashed(name))} for column, name in names.items() if name is not None}
-        return self._in_eras(partial(self._of_columns, columns), conditions, given, before, limit)
+        return self._in_eras(partial(calls_in, self.connection, columns), search)
 
-    def _conditions(self, wanted: EvidenceFilter) -> tuple[list[str], list[Any], str]:
-        asked = {column: getattr(wanted, name) for name, column in _COLUMN_OF.items()}
-        columns = [column for column, text in asked.items() if text is not None]
-        conditions = [f"e.{column} = ?" for column in columns]
-        given: list[Any] = [asked[column] for column in columns]
-        if wanted.is_unbound is not None:
-            conditions.append("e.unbound IS NOT NULL" if wanted.is_unbound else "e.unbound IS NULL")
-        for bound, text in ((wanted.since_us, "e.time_us >= ?"), (wanted.until_us, "e.time_us < ?")):
-            if bound is not None:
-                conditions.append(text)
-                given.append(min(max(bound, -INT64_MAX), INT64_MAX))
-        if wanted.decision == "allow":
-            columns.remove("decision")
-        elif wanted.decision is not None:
-            conditions.append("e.decision != 'allow'")
-        return conditions, given, next((column for column in _INDEXED if column in columns), "time")
+    def _ordered(self, search: _Search) -> Iterator[_Row]:
+        statement = _newest(f"evidence e INDEXED BY evidence_{search.by}", search.conditions)
+        yield from self.connection.execute(statement, search.values)
 
-    def _ordered(
-        self, index: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
-    ) -> Iterator[_Row]:
-        statement = _newest(f"evidence e INDEXED BY evidence_{index}", conditions)
-        yield from self.connection.execute(statement, (*given, before[0], *before, limit))
-
-    def _with_digest(
-        self, digest: str, index: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
-    ) -> Iterator[_Row]:
+    def _with_digest(self, digest: str, search: _Search) -> Iterator[_Row]:
         key = digest_key(digest)
         owners = "SELECT DISTINCT owner FROM digest WHERE value = ? AND place = 'calls' LIMIT ?"
         subjects = {owner for (owner,) in self.connection.execute(owners, (key, STORE_SUBJECTS_SOUGHT_MAX + 1))}
         hashed = mark_hasher(meta(self.connection, "secret", b""))(key)
-        walks = [
-            self._checked(
-                self._in_eras(partial(self._marked, hashed), conditions, given, before, limit, are_wanted=False), key
-            )
-        ]
+        marked = partial(marked_calls, self.connection, hashed)
+        walks = [self._checked(self._in_eras(marked, search, are_wanted=False), key)]
         if len(subjects) > STORE_SUBJECTS_SOUGHT_MAX:
             has_it = "EXISTS (SELECT 1 FROM digest WHERE value = ? AND place = 'calls' AND owner = e.subject)"
-            walks.append(self._ordered(index, [*conditions, has_it], [*given, key], before, limit))
+            conditions, given = [*search.conditions, has_it], [*search.given, key]
+            walks.append(self._ordered(search._replace(conditions=conditions, given=given)))
         elif subjects:
-            numbers_in = partial(self._of_columns, {"subject": subjects})
-            walks.append(self._in_eras(numbers_in, conditions, given, before, limit))
+            walks.append(self._in_eras(partial(calls_in, self.connection, {"subject": subjects}), search))
         seen: int | None = None
         for row in heapq.merge(*walks, key=_newest_first):
             # A digest can stand in a record twice, in both ways.
@@ -253,14 +263,7 @@ class CallQueries(Tables):
                 yield row
 
     def _in_eras(
-        self,
-        numbers_in: Callable[[int, int | None], list[int]],
-        conditions: list[str],
-        given: list[Any],
-        before: tuple[int, int],
-        limit: int,
-        *,
-        are_wanted: bool = True,
+        self, numbers_in: Callable[[int, int | None], list[int]], search: _Search, *, are_wanted: bool = True
     ) -> Iterator[_Row]:
         """Yield rows in order, reading no more eras than asked for.
 
@@ -268,30 +271,22 @@ class CallQueries(Tables):
             numbers_in: returns calls of an era that may be wanted, and may leave out those before a time.
             are_wanted: whether all of them are that the conditions hold for.
         """
-        statement = _newest("json_each(?) j CROSS JOIN evidence e ON e.id = j.value", conditions)
+        statement = _newest("json_each(?) j CROSS JOIN evidence e ON e.id = j.value", search.conditions)
         eras = "SELECT id, last_us FROM era WHERE first_us <= ? ORDER BY last_us DESC"
         waiting: list[_Row] = []
-        for era, last_us in self.connection.execute(eras, before[:1]):
+        for era, last_us in self.connection.execute(eras, search.before[:1]):
             ready = [row for row in waiting if row[1] > last_us]
             yield from ready
             waiting = waiting[len(ready) :]
             # A call that is dated ahead makes its era one of the first. Of the others in it few are read.
             oldest_us = None
-            if are_wanted and len(waiting) >= limit:
-                waiting = waiting[:limit]
+            if are_wanted and len(waiting) >= search.limit:
+                waiting = waiting[: search.limit]
                 oldest_us = waiting[-1][1]
             if numbers := numbers_in(era, oldest_us):
-                found = (orjson.dumps(numbers).decode(), *given, before[0], *before, limit)
-                waiting = sorted([*waiting, *self.connection.execute(statement, found)], key=_newest_first)
+                found = self.connection.execute(statement, (orjson.dumps(numbers).decode(), *search.values))
+                waiting = sorted([*waiting, *found], key=_newest_first)
         yield from waiting
-
-    def _marked(self, hashed: bytes, era: int, _: int | None) -> list[int]:
-        statement = "SELECT entries FROM mark WHERE id = ? AND instr(entries, ?)"
-        row = self.connection.execute(statement, (era << 8 | hashed[0], hashed)).fetchone()
-        return [] if row is None else marked_calls(era, row[0], hashed)
-
-    def _of_columns(self, wanted: Mapping[str, Collection[int]], era: int, oldest_us: int | None) -> list[int]:
-        return calls_in(self.connection, wanted, era, oldest_us=oldest_us)
 
     def _checked(self, found: Iterator[_Row], key: str) -> Iterator[_Row]:
         """Keep rows whose record really has the digest: hashes may collide."""

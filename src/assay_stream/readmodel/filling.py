@@ -48,7 +48,6 @@ ROLES = (*(Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.FI
 
 LogPlace = tuple[Role, str, int]
 """Role, topic and partition."""
-_EVER_US = -(2**63)
 _TIMESTAMP_MS_MAX = 2**63 // 1_000 - 1
 _WITNESS_BYTES = 16
 
@@ -80,7 +79,6 @@ class Filler:
         self._inode = _inode_of(self._path)
         self._calls = Calls(connection, meta(connection, "secret", b""))
         self._inventory = Inventory(connection)
-        self._sources: dict[tuple[str, int], tuple[int, int]] = {}
         self.refresh()
 
     @property
@@ -90,16 +88,12 @@ class Filler:
 
     def refresh(self) -> None:
         """Reload cached state from the store."""
-        self._calls.reset(
-            horizon_us=meta(self.connection, "horizon_us", _EVER_US), last=meta(self.connection, "last_evidence", 0)
-        )
+        self._calls.forget()
         self._erasures = erasures_in(self.connection)
-        rows = self.connection.execute("SELECT topic, part, id, next FROM source")
-        self._sources = {(topic, part): (number, following) for topic, part, number, following in rows}
 
     def position(self, topic: str, partition: int) -> int | None:
         """Return the next offset to read in a log, ``None`` if nothing was read."""
-        found = self._sources.get((topic, partition))
+        found = self._known_source(topic, partition)
         return None if found is None else found[1]
 
     def take(self, records: Sequence[Record]) -> int:
@@ -130,13 +124,11 @@ class Filler:
             )
         with self._transaction():
             for place, state in logs.items():
-                number, before = self._source(place)
-                following = max(before, state.following)
+                number, _ = self._source(place)
                 self.connection.execute(
-                    "UPDATE source SET next = ?, lost = lost + ?, ends = coalesce(?, ends) WHERE id = ?",
-                    (following, state.lost, state.end, number),
+                    "UPDATE source SET next = max(next, ?), lost = lost + ?, ends = coalesce(?, ends) WHERE id = ?",
+                    (state.following, state.lost, state.end, number),
                 )
-                self._sources[place[1:]] = number, following
             if looked_us is not None:
                 put_meta(self.connection, "looked_us", looked_us)
 
@@ -149,9 +141,8 @@ class Filler:
             self._count_dropped(done.kind, done.bound, done.rows)
             if not done:
                 _settle_definitions(self.connection)
-            if done.horizon_us is not None:
-                horizon_us = max(meta(self.connection, "horizon_us", _EVER_US), done.horizon_us)
-                put_meta(self.connection, "horizon_us", horizon_us)
+            if (done.kind, done.bound) == ("evidence", "age"):
+                self._raise_horizon(now_us - bounds.age_us)
         if done.rows:
             self.refresh()
         return done
@@ -183,8 +174,10 @@ class Filler:
                 )
             put_meta(self.connection, "deployment", deployment)
             if oldest_us is not None:
-                put_meta(self.connection, "horizon_us", max(meta(self.connection, "horizon_us", _EVER_US), oldest_us))
-        self.refresh()
+                self._raise_horizon(oldest_us)
+
+    def _raise_horizon(self, oldest_us: int) -> None:
+        put_meta(self.connection, "horizon_us", max(meta(self.connection, "horizon_us", oldest_us), oldest_us))
 
     def witness(self, topic: str, partition: int) -> tuple[int, bytes] | None:
         """Return offset and hash of the last record read from a log, if any."""
@@ -208,13 +201,16 @@ class Filler:
                 raise
 
     def _source(self, place: LogPlace) -> tuple[int, int]:
+        """Return the number of a log, and the next offset to read in it."""
         role, topic, part = place
-        known = self._sources.get((topic, part))
-        if known is None:
-            insert = "INSERT INTO source (role, topic, part, next) VALUES (?, ?, ?, 0) RETURNING id"
-            known = self.connection.execute(insert, (role.value, topic, part)).fetchone()[0], 0
-            self._sources[topic, part] = known
-        return known
+        insert = "INSERT INTO source (role, topic, part, next) VALUES (?, ?, ?, 0) RETURNING id, next"
+        known = self._known_source(topic, part)
+        return known or self.connection.execute(insert, (role.value, topic, part)).fetchone()
+
+    def _known_source(self, topic: str, part: int) -> tuple[int, int] | None:
+        statement = "SELECT id, next FROM source WHERE topic = ? AND part = ?"
+        found: tuple[int, int] | None = self.connection.execute(statement, (topic, part)).fetchone()
+        return found
 
     def _take_log(self, place: LogPlace, records: list[Record]) -> int:
         number, following = self._source(place)
@@ -228,7 +224,6 @@ class Filler:
         dropped = erased = 0
         if place[0] is Role.EVIDENCE:
             refused, dropped, erased = self._calls.take(number, new, self._erasures)
-            put_meta(self.connection, "last_evidence", self._calls.last)
         else:
             refused = sum(not self._inventory.take(record) for record in new)
         if place[0] is Role.CHANGES and (acts := list(acts_in(new))):
@@ -248,7 +243,6 @@ class Filler:
                 number,
             ),
         )
-        self._sources[place[1:]] = number, following
         return len(new)
 
     def _erase(self, acts: Sequence[ScopeAct]) -> int:
@@ -267,7 +261,7 @@ class Filler:
             given = [(*span_us(scope), scope.get("server_id"), scope.get("agent_id")) for scope in scopes]
             rows = _Drops(self.connection).evidence(_ERASED, given, are_latest=True)
         # The cached rows of what calls share are looked up again.
-        self._calls.reset(horizon_us=meta(self.connection, "horizon_us", _EVER_US), last=self._calls.last)
+        self._calls.forget()
         return rows
 
 
@@ -376,13 +370,11 @@ class Dropped:
     Args:
         kind: table of the rows.
         bound: ``age``, ``size``, or ``server`` if one server had more than its share.
-        horizon_us: evidence before this event time is no longer kept; ``None`` if that did not change.
     """
 
     rows: int = 0
     kind: str = "evidence"
     bound: str = "size"
-    horizon_us: int | None = None
 
     def __bool__(self) -> bool:
         return self.rows > 0
@@ -407,8 +399,7 @@ def _drop(connection: sqlite3.Connection, bounds: Bounds, *, now_us: int) -> Dro
 
 def _beyond(drops: _Drops, old_us: int) -> Iterator[Dropped]:
     """Drop rows that are too old, and those beyond one server's share, step by step."""
-    rows = drops.evidence(_OLD_EVIDENCE, [(old_us, STORE_DROP_ROWS)])
-    yield Dropped(rows=rows, bound="age", horizon_us=old_us)
+    yield Dropped(rows=drops.evidence(_OLD_EVIDENCE, [(old_us, STORE_DROP_ROWS)]), bound="age")
     yield drops.rows("alert", "age", "state = 'closed' AND last_ms < ?", old_us // 1_000)
     yield drops.rows("finding", "age", "time_us < ?", old_us)
     for table, condition, rows_max in (

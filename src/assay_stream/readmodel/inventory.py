@@ -247,9 +247,8 @@ class Inventory:
         alert = read_alert(record.value)
         view = view_of(alert)
         row, definition = row_of(view), view.fact("mcp_digest_after")
-        number = self._one("SELECT id FROM alert WHERE uid = ?", row.uid)
-        if number is None:
-            number = self._one("SELECT coalesce(max(id), 0) + 1 FROM alert")
+        next_id = "SELECT coalesce((SELECT id FROM alert WHERE uid = ?), max(id) + 1, 1) FROM alert"
+        number = self._one(next_id, row.uid)
         columns = {
             "last_ms": min(max(row.last_seen_ms, 0), INT64_MAX),
             "severity": rank_of(row.severity_id),

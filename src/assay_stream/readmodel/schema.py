@@ -184,21 +184,14 @@ def failures(path: object) -> Iterator[None]:
         yield
     except (zstandard.ZstdError, orjson.JSONDecodeError) as error:
         raise InputError("store_unreadable", f"{path} is damaged: {REBUILD}") from error
-    except sqlite3.OperationalError as error:
-        if _name_of(error) is None:
-            raise InputError("store_unreadable", f"{path} holds text that is not UTF-8: {REBUILD}") from error
-        raise OperatingError(
-            "store_failing", f"the store {path} cannot be used now ({_name_of(error)}): check disk and permissions"
-        ) from error
     except sqlite3.DatabaseError as error:
-        raise InputError(
-            "store_unreadable", f"{path} is no sound store ({_name_of(error) or type(error).__name__}): {REBUILD}"
-        ) from error
-
-
-def _name_of(error: sqlite3.Error) -> str | None:
-    """Return SQLite's name of an error; Python's own error for text that is not UTF-8 has none."""
-    return getattr(error, "sqlite_errorname", None)
+        name, is_failing = getattr(error, "sqlite_errorname", None), isinstance(error, sqlite3.OperationalError)
+        if is_failing and name is not None:
+            why = f"the store {path} cannot be used now ({name}): check disk and permissions"
+            raise OperatingError("store_failing", why) from error
+        # Python's own error for such a text has no name.
+        what = "holds text that is not UTF-8" if is_failing else f"is no sound store ({name or type(error).__name__})"
+        raise InputError("store_unreadable", f"{path} {what}: {REBUILD}") from error
 
 
 def temporary(secret: bytes = b"") -> sqlite3.Connection:

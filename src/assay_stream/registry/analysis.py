@@ -21,11 +21,10 @@ shows are never left out. What could not be compared must not look harmless, so 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from itertools import chain
-from types import MappingProxyType
+from itertools import chain, takewhile
 from typing import Any, TypeVar
 
 import orjson
@@ -59,19 +58,22 @@ class Analysis:
     is_rationed: bool = field(default=False, kw_only=True)
     kept_units: int = 0
     left_out: set[LeftOut] = field(default_factory=set)
+    counted: Counter[Kind] = field(default_factory=Counter)
+    """Findings that a rationed server does not get one by one."""
+
+    def pays(self, units: int, what: LeftOut) -> bool:
+        """Spend units of the budget; return False, with a note of what is left out, if there are too few."""
+        try:
+            self.work.spend(units)
+        except WorkExhaustedError:
+            self.left_out.add(what)
+            return False
+        return True
 
     def paid(self, items: Iterable[_Item], units_each: int, what: LeftOut) -> Iterator[_Item]:
-        for item in items:
-            try:
-                self.work.spend(units_each)
-            except WorkExhaustedError:
-                self.left_out.add(what)
-                return
-            yield item
+        return takewhile(lambda _: self.pays(units_each, what), items)
 
-    def finding(
-        self, by: Seen | Rejection | ControlDecision, counted: Mapping[Kind, int] = MappingProxyType({})
-    ) -> Iterator[Finding]:
+    def finding(self, by: Seen | Rejection | ControlDecision) -> Iterator[Finding]:
         """Yield the finding that lists what was left out, if anything was.
 
         A rationed server gets one finding, not one per list.
@@ -85,7 +87,7 @@ class Analysis:
                 after=by.catalogue if isinstance(by, Seen) and not self.is_rationed else None,
                 reason="rationed" if self.is_rationed else "budget",
                 left_out=tuple(sorted(part.value for part in self.left_out)),
-                counted=tuple(sorted((kind.value, number) for kind, number in counted.items())),
+                counted=tuple(sorted((kind.value, number) for kind, number in self.counted.items())),
             )
 
 
@@ -206,24 +208,21 @@ def _last_in(
         analysis: pays for it, as far as it can; without one, only definitions that were not ambiguous count.
     """
     missing, found, looked_at = set(names), dict[str, Fingerprint](), set[str]()
-    try:
-        for old in lists if missing else ():
-            if analysis is not None:
-                analysis.work.spend(1 if old.catalogue in looked_at else 1 + len(missing))
-            if old.catalogue in looked_at:
-                continue
-            looked_at.add(old.catalogue)
-            catalogue = server.catalogue_of(old)
-            for name in sorted(missing & catalogue.tools.keys()):
-                fulls = catalogue.definitions_of(name)
-                if fulls and (analysis is not None or len(fulls) == 1):
-                    found[name] = server.fingerprint_of(catalogue, fulls[0])
-            missing -= found.keys()
-            if not missing:
-                break
-    except WorkExhaustedError:
-        if analysis is not None:
-            analysis.left_out.add(LeftOut.HISTORY)
+    for old in lists if missing else ():
+        units = 1 if old.catalogue in looked_at else 1 + len(missing)
+        if analysis is not None and not analysis.pays(units, LeftOut.HISTORY):
+            break
+        if old.catalogue in looked_at:
+            continue
+        looked_at.add(old.catalogue)
+        catalogue = server.catalogue_of(old)
+        for name in sorted(missing & catalogue.tools.keys()):
+            fulls = catalogue.definitions_of(name)
+            if fulls and (analysis is not None or len(fulls) == 1):
+                found[name] = server.fingerprint_of(catalogue, fulls[0])
+        missing -= found.keys()
+        if not missing:
+            break
     return found
 
 
@@ -280,10 +279,7 @@ def item_baseline(server: ServerBindings, subject: Subject, seen: Seen, analysis
     for old in stated(server, latest.observer_id, subject, seen.position):
         listed = _list_of(server, old, subject)
         if listed.digest not in merged:
-            try:
-                analysis.work.spend(_UNITS_PER_MERGED_ITEM * len(listed.items) if merged else 0)
-            except WorkExhaustedError:
-                analysis.left_out.add(LeftOut.HISTORY)
+            if not analysis.pays(_UNITS_PER_MERGED_ITEM * len(listed.items) if merged else 0, LeftOut.HISTORY):
                 break
             merged.add(listed.digest)
             baseline.names = listed.by_name() | baseline.names
@@ -300,21 +296,19 @@ def last_stated(
     missing = set(names)
     found: dict[str, tuple[str, ...]] = {}
     looked_at: set[str] = set()
-    try:
-        for old in server.observations.back_from(seen.position, "stating", subject) if missing else ():
-            analysis.work.spend(1)
-            listed = _list_of(server, old, subject)
-            if listed.digest in looked_at:
-                continue
-            looked_at.add(listed.digest)
-            analysis.work.spend(_UNITS_PER_MERGED_ITEM * len(listed.items))
-            stated = listed.by_name()
-            found |= {name: stated[name] for name in missing & stated.keys()}
-            missing -= stated.keys()
-            if not missing:
-                break
-    except WorkExhaustedError:
-        analysis.left_out.add(LeftOut.HISTORY)
+    everything = server.observations.back_from(seen.position, "stating", subject) if missing else ()
+    for old in analysis.paid(everything, 1, LeftOut.HISTORY):
+        listed = _list_of(server, old, subject)
+        if listed.digest in looked_at:
+            continue
+        looked_at.add(listed.digest)
+        if not analysis.pays(_UNITS_PER_MERGED_ITEM * len(listed.items), LeftOut.HISTORY):
+            break
+        stated = listed.by_name()
+        found |= {name: stated[name] for name in missing & stated.keys()}
+        missing -= stated.keys()
+        if not missing:
+            break
     return found
 
 
@@ -366,7 +360,7 @@ _UNITS_PER_COUNTED = 1_000
 """Units per finding that is only counted: its definition was fingerprinted and published all the same."""
 
 
-class Ration:
+class Ration(Analysis):
     """What one snapshot may cost, and what its server has left afterwards.
 
     Args:
@@ -377,9 +371,7 @@ class Ration:
     def __init__(
         self, server: ServerBindings, seen: Seen, time_ms: int, change: _Change | None, limits: Limits
     ) -> None:
-        self._seen = seen
-        self._limits = limits
-        self._change = change
+        self._limits, self._change = limits, change
         self._allowance = refilled(server.allowance, seen.server_id, time_ms, limits)
         self._was_analysed = change is not None and self._allowance.knows(change[0])
         own = server.observers.get(seen.observer_id) if self._was_analysed else None
@@ -388,9 +380,8 @@ class Ration:
         units_max = limits.work_units_max
         if not self._is_free:
             units_max = min(units_max, max(self._allowance.units, limits.ration_floor_units))
-        self.analysis = Analysis(Work(units_max), is_rationed=units_max < limits.work_units_max)
+        super().__init__(Work(units_max), is_rationed=units_max < limits.work_units_max)
         self._reported = 0
-        self._counted: Counter[Kind] = Counter()
 
     def reported(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Yield the findings to report one by one: all of them, unless a ration cut the comparison short.
@@ -404,30 +395,27 @@ class Ration:
             is_change = finding.before is not None and finding.after is not None
             if is_rationed and not (finding.indicators or finding.carried_over):
                 if not is_change or changes_left == 0:
-                    self._counted[finding.kind] += 1
+                    self.counted[finding.kind] += 1
                     continue
                 changes_left -= 1
             self._reported += 1
             yield finding
-        if self._counted:
-            self.analysis.left_out.add(LeftOut.FINDINGS)
+        if self.counted:
+            self.left_out.add(LeftOut.FINDINGS)
 
     @property
     def is_cut_short(self) -> bool:
-        return self.analysis.is_rationed and bool(self.analysis.left_out)
+        return self.is_rationed and bool(self.left_out)
 
     def charge(self) -> Allowance | None:
         """Return the remaining allowance, ``None`` where nothing was charged."""
-        units = self.analysis.work.spent + self._counted.total() * _UNITS_PER_COUNTED
+        units = self.work.spent + self.counted.total() * _UNITS_PER_COUNTED
         # If the change was analysed before, neither kept answers nor findings are charged.
-        units += -self.analysis.kept_units if self._is_free else self._reported * UNITS_PER_REPORTED
+        units += -self.kept_units if self._is_free else self._reported * UNITS_PER_REPORTED
         if not units:
             return None
-        is_new = not self._was_analysed and not self.analysis.left_out
+        is_new = not self._was_analysed and not self.left_out
         return charged(self._allowance, units, self._change if is_new else None, self._limits)
-
-    def findings(self) -> Iterator[Finding]:
-        return self.analysis.finding(self._seen, self._counted)
 
 
 def _stated(seen: Seen) -> tuple[str | None, ...]:

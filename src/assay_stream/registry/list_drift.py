@@ -113,7 +113,7 @@ class Comparison:
     def _names(self) -> ToolNames:
         """The index of the names: built where a text is searched, and mostly the one of the server's last list."""
         work, size = self.analysis.work, len(self._given)
-        return self._kept(_NAMES, self._names_digest, lambda: ToolNames(self._given, work), lambda _: size)
+        return self.kept(self._names_digest, lambda: ToolNames(self._given, work), size_of=lambda _: size)
 
     @cached_property
     def _names_digest(self) -> str:
@@ -176,17 +176,11 @@ class Comparison:
         whole = self.signs(None, after, lambda: None, now)
         return tuple(row for row in whole if row[1] >= Level.HIGH and (row[0], row[2]) not in shown)
 
-    def kept(self, question: str, ask: Callable[[], _Answer]) -> _Answer:
-        """Return a kept answer at its original cost, or compute it."""
-        return self._kept(_ANSWERS, question, ask, _size_of)
-
-    def _kept(
-        self,
-        answers: ContentCache[tuple[Any, int]],
-        question: str,
-        ask: Callable[[], _Answer],
-        size_of: Callable[[Any], int],
+    def kept(
+        self, question: str, ask: Callable[[], _Answer], *, size_of: Callable[[Any], int] | None = None
     ) -> _Answer:
+        """Return a kept answer at its original cost, or compute it; indexes of names come with a size of their own."""
+        answers, size_of = (_ANSWERS, _size_of) if size_of is None else (_NAMES, size_of)
         key, work = question.encode(), self.analysis.work
         known: tuple[_Answer, int] | None = answers.get(key)
         if known is None:
@@ -200,7 +194,7 @@ class Comparison:
         return known[0]
 
 
-def _size_of(answer: Sequence[Any]) -> int:
+def _size_of(answer: Any) -> int:
     return _BYTES_PER_ANSWER + sum(_BYTES_PER_ENTRY + len(str(entry)) for entry in answer)
 
 
@@ -273,7 +267,7 @@ def compare_items(
     is_complete = seen.completeness == "complete" and not offer.is_cut
     drift = _ItemDrift(server, seen, offer, analysis, names)
     new = now.keys() - was.names.keys()
-    known = {name for name in new if server.fleet.is_item_known(offer.subject, name)}
+    known = {name for name in new if (offer.subject, name) in server.fleet.item_names}
     come = {name for name in new if was.complete or (was.stated and name not in known)}
     first = set() if was.stated else new
     shown = last_stated(server, offer.subject, seen, known - come - first, analysis)
@@ -330,124 +324,98 @@ class _ItemDrift:
             return () if self._analysis.is_rationed else NOT_SEARCHED
 
 
-_UNPACKED_BYTES_MAX = 1024 * 1024
-"""Of older definitions that are kept for a record: a release reads each of them twice."""
-
-
-def compare(
-    server: ServerBindings,
-    baseline: Baseline | None,
-    catalogue: Catalogue,
-    seen: Seen,
-    offer: Offer,
-    analysis: Analysis,
-) -> Iterator[Finding]:
-    """Yield what a snapshot shows that its baseline did not, sorted by tool name.
-
-    Args:
-        analysis: the budget of the record. Once it is exhausted a changed tool is still reported, with
-            ``comparison_cut_short`` as its change, and no further tool is reported as renamed.
-    """
-    drift = _ToolDrift(server, seen, offer, analysis)
-    before = baseline or Baseline()
-    gone: set[str] = set()
-    if baseline is None:
-        new = come = set(catalogue.tools)
-    else:
-        new = catalogue.tools.keys() - before.tools.keys()
-        come = {name for name in new if before.complete or not server.knows(name)}
-    if before.complete and before.same_rights and seen.completeness == "complete":
-        gone = before.tools.keys() - catalogue.tools.keys()
-    renamed = drift.renames(before, catalogue, gone, come)
-    shown = last_shown(server, seen, new, drift.analysis)
-    steps = list(_steps(server, before, catalogue, (new, come, gone), renamed, shown))
-    for full in catalogue.nameless:
-        is_come = baseline is None or before.complete or not server.fleet.is_nameless_known(full)
-        if is_come and full not in before.nameless:
-            steps.append(_Step(Kind.TOOL_ADDED, "", None, full))
-    # What new text brings is graver than what a change means: it is looked for first, in all of the list.
-    drift.search((None if step.old is None else step.old.full, step.full) for step in steps if step.full is not None)
-    drift.hold_against(before)
-    for step in steps:
-        for finding in drift.findings(step):
-            is_told = finding.kind is not Kind.TOOL_ADDED or (baseline is not None and step.name)
-            if is_told or stands_out(finding.indicators):
-                yield finding
-
-
 class _Step(NamedTuple):
     """One comparison: its kind, the tool's name (``""`` for none), the older definition and the newer one's digest."""
 
     what: Kind
     name: str
-    old: Fingerprint | None
+    old: Fingerprint | None = None
     full: str | None = None
     renamed_to: str | None = None
 
 
-def _steps(
-    server: ServerBindings,
-    before: Baseline,
-    catalogue: Catalogue,
-    new_come_gone: tuple[Collection[str], Collection[str], Collection[str]],
-    renamed: Mapping[str, str],
-    shown: Mapping[str, Fingerprint],
-) -> Iterator[_Step]:
-    new, come, gone = new_come_gone
-    successors = set(renamed.values())
-    for name in filter({*catalogue.tools, *gone}.__contains__, before.differing(catalogue)):
-        old = before.tools.get(name)
-        if name in renamed:
-            yield _Step(Kind.TOOL_RENAMED, name, old, catalogue.tools[renamed[name]], renamed[name])
-            continue
-        if name in gone:
-            yield _Step(Kind.TOOL_REMOVED, name, old)
-            continue
-        now = catalogue.definitions_of(name)
-        if catalogue.tools[name] is None:
-            yield _Step(Kind.DEFINITION_AMBIGUOUS, name, None)
-        if name in new:
-            for full in now:
-                if name in come and name not in successors:
-                    yield _Step(Kind.TOOL_ADDED, name, None, full)
-                if name in shown and shown[name].full != full:
-                    yield _Step(Kind.TOOL_CHANGED, name, shown[name], full)
-        elif name in before.tools:
-            was = frozenset(before.definitions_of(name))
-            held_against = _held_against(server, before, catalogue, name)
-            for full in now:
-                if full not in was and held_against is not None:
-                    yield _Step(Kind.TOOL_CHANGED, name, held_against, full)
+class ToolDrift:
+    """What a snapshot shows of its tools that its baseline did not.
 
-
-def _held_against(server: ServerBindings, before: Baseline, catalogue: Catalogue, name: str) -> Fingerprint | None:
-    """Return the older definition that new ones under a name are compared with.
-
-    Of several it is the first one that is gone, else the first one: text that is new is new compared with any of them.
+    Args:
+        baseline: ``None`` for a first list.
+        analysis: the budget of the record. Once it is exhausted a changed tool is still reported, with
+            ``comparison_cut_short`` as its change, and no further tool is reported as renamed.
     """
-    was = before.ambiguous.get(name)
-    if not was:
-        return before.tools[name]
-    now = frozenset(catalogue.definitions_of(name))
-    full = next((full for full in was if full not in now), was[0])
-    return server.tools.get((catalogue.server_scoped, full)) or server.tools.get((not catalogue.server_scoped, full))
 
-
-class _ToolDrift:
-    def __init__(self, server: ServerBindings, seen: Seen, offer: Offer, analysis: Analysis) -> None:
-        self.analysis = analysis
+    def __init__(
+        self,
+        server: ServerBindings,
+        baseline: Baseline | None,
+        catalogue: Catalogue,
+        seen: Seen,
+        offer: Offer,
+        analysis: Analysis,
+    ) -> None:
         self._server, self._seen, self._offer = server, seen, offer
+        self._catalogue, self._analysis = catalogue, analysis
+        self._is_first, self._before = baseline is None, baseline or Baseline()
         self._comparison = Comparison(analysis, offer.tools, offer.definitions)
         self._searched: dict[tuple[str | None, str], Signs] = {}
         self._carried_over: dict[tuple[str | None, str], Signs] = {}
-        self._unpacked: dict[str, dict[str, Any]] = {}
-        self._unpacked_bytes = 0
 
-    def renames(
-        self, before: Baseline, catalogue: Catalogue, gone: Iterable[str], come: Iterable[str]
-    ) -> dict[str, str]:
-        old = {name: print_.full for name in gone if (print_ := before.tools[name]) is not None}
-        new = {name: full for name in come if (full := catalogue.tools[name]) is not None}
+    def findings(self) -> Iterator[Finding]:
+        """Yield the findings, sorted by tool name."""
+        steps = list(self._steps())
+        # What new text brings is graver than what a change means: it is looked for first, in all of the list.
+        self._search([(step.old.full if step.old else None, step.full) for step in steps if step.full is not None])
+        self._hold_against_earlier()
+        for step in steps:
+            for finding in self._shown_by(step):
+                is_told = finding.kind is not Kind.TOOL_ADDED or (step.name and not self._is_first)
+                if is_told or stands_out(finding.indicators):
+                    yield finding
+
+    def _steps(self) -> Iterator[_Step]:
+        server, before, catalogue = self._server, self._before, self._catalogue
+        new, gone = catalogue.tools.keys() - before.tools.keys(), set[str]()
+        come = {name for name in new if self._is_first or before.complete or not server.knows(name)}
+        if before.complete and before.same_rights and self._seen.completeness == "complete":
+            gone = before.tools.keys() - catalogue.tools.keys()
+        renamed = self._renames(gone, come)
+        come -= set(renamed.values())
+        shown = last_shown(server, self._seen, new, self._analysis)
+        for name in filter({*catalogue.tools, *gone}.__contains__, before.differing(catalogue)):
+            if name in renamed:
+                full = catalogue.tools[renamed[name]]
+                yield _Step(Kind.TOOL_RENAMED, name, before.tools[name], full, renamed[name])
+                continue
+            if name in gone:
+                yield _Step(Kind.TOOL_REMOVED, name, before.tools[name])
+                continue
+            if catalogue.tools[name] is None:
+                yield _Step(Kind.DEFINITION_AMBIGUOUS, name)
+            was = before.definitions_of(name)
+            older = shown.get(name) if name in new else self._compared_with(name)
+            for full in catalogue.definitions_of(name):
+                if name in come:
+                    yield _Step(Kind.TOOL_ADDED, name, None, full)
+                if older is not None and full not in (older.full, *was):
+                    yield _Step(Kind.TOOL_CHANGED, name, older, full)
+        for full in catalogue.nameless:
+            is_come = self._is_first or before.complete or full not in server.fleet.nameless
+            if is_come and full not in before.nameless:
+                yield _Step(Kind.TOOL_ADDED, "", None, full)
+
+    def _compared_with(self, name: str) -> Fingerprint | None:
+        """Return the older definition that new ones under a name are compared with.
+
+        Of several it is the first one that is gone, else the first one: text that is new is new compared with any.
+        """
+        was = self._before.ambiguous.get(name)
+        if not was:
+            return self._before.tools[name]
+        now = frozenset(self._catalogue.definitions_of(name))
+        return self._server.fingerprint(next((full for full in was if full not in now), was[0]))
+
+    def _renames(self, gone: Iterable[str], come: Iterable[str]) -> dict[str, str]:
+        old = {name: print_.full for name in gone if (print_ := self._before.tools[name]) is not None}
+        new = {name: full for name in come if (full := self._catalogue.tools[name]) is not None}
         if not old or not new:
             return {}
         question = str(jcs_digest([sorted(old.items()), sorted(new.items())]))
@@ -459,27 +427,26 @@ class _ToolDrift:
 
         found = self._in_part(f"renames {question}", pairs)
         if found is None:
-            self.analysis.left_out.add(LeftOut.RENAMES)
+            self._analysis.left_out.add(LeftOut.RENAMES)
         return dict(found or ())
 
     def _in_part(self, question: str, ask: Callable[[Work], tuple[_Answer, ...]]) -> tuple[_Answer, ...] | None:
         """Return an answer if a part of the budget suffices: the rest is for what else the list needs."""
-        with self.analysis.work.quarter() as work:
+        with self._analysis.work.quarter() as work:
             part = Analysis(work)
             try:
                 return Comparison(part, ()).kept(question, lambda: ask(work))
             except WorkExhaustedError:
                 return None
             finally:
-                self.analysis.kept_units += part.kept_units
+                self._analysis.kept_units += part.kept_units
 
-    def search(self, pairs: Iterable[tuple[str | None, str]]) -> None:
+    def _search(self, pairs: list[tuple[str | None, str]]) -> None:
         """Search for signs in new text, then for carried-over ones, as far as the budget suffices."""
-        pairs = list(pairs)
         changed = [pair for pair in pairs if pair[0] is not None]
 
         def signs(old_full: str | None, full: str) -> Signs:
-            older = None if old_full is None else partial(self._older, old_full)
+            older = None if old_full is None else partial(self._server.definition_of, old_full)
             return self._comparison.signs(old_full, full, older or (lambda: None), self._offer.definitions[full])
 
         def carried_over(old_full: str | None, full: str) -> Signs:
@@ -492,14 +459,15 @@ class _ToolDrift:
                 try:
                     searched[pair] = ask(*pair)
                 except WorkExhaustedError:
-                    self.analysis.left_out.add(LeftOut.TEXT)
-                    if not self.analysis.is_rationed:
+                    self._analysis.left_out.add(LeftOut.TEXT)
+                    if not self._analysis.is_rationed:
                         # What was not read must not look harmless, whatever stood before it in the list.
                         searched |= dict.fromkeys([pair, *ordered], NOT_SEARCHED)
                     break
 
-    def hold_against(self, before: Baseline) -> None:
+    def _hold_against_earlier(self) -> None:
         """Lower signs at medium by rules that the earlier list shows as well; they stay if the budget is too small."""
+        before = self._before
         fulls = sorted({full for name in before.tools for full in before.definitions_of(name)})
         if not fulls or all(level != Level.MEDIUM for signs in self._searched.values() for _, level, _ in signs):
             return
@@ -513,89 +481,56 @@ class _ToolDrift:
         for pair, signs in self._searched.items():
             self._searched[pair] = tuple((rule, level_beside(rules, rule, level), path) for rule, level, path in signs)
 
-    def findings(self, step: _Step) -> Iterator[Finding]:
-        name, old, full = step.name, step.old, step.full
+    def _shown_by(self, step: _Step) -> Iterator[Finding]:
+        name, old, full, fleet = step.name, step.old, step.full, self._server.fleet
         if step.what is Kind.DEFINITION_AMBIGUOUS:
             # It is about the set: where another definition joins it, something else is found.
-            fulls = self._offer.ambiguous[name]
-            yield replace(self._found(step.what, name), after=set_digest(fulls))
-        elif step.what is Kind.TOOL_REMOVED:
+            yield replace(self._found(step), after=set_digest(self._offer.ambiguous[name]))
+        elif full is None:
             # A fleet that was shown this very list before learns nothing: tools come and go with who asks.
             if not self._server.observations.was_shown_complete(self._seen.catalogue, self._seen.position):
-                yield self._found(step.what, name, before=old)
-        elif full is not None and old is None:
-            signs = self._searched.get((None, full), ())
-            if name:
-                yield self._found(step.what, name, after=self._offer.fingerprints[full], indicators=signs)
-                return
-            fleet = self._server.fleet
-            known = fleet.is_nameless_known(full)
+                yield self._found(step)
+        elif old is not None:
+            yield from self._changed(step, old, full)
+        elif name:
+            yield self._found(step, indicators=self._searched.get((None, full), ()))
+        else:
+            signs, known = self._searched.get((None, full), ()), full in fleet.nameless
             elsewhere = known and fleet.shows_others("", full, self._seen.observer_id)
             yield finding_in(
                 self._seen, step.what, after=full, indicators=signs, known=known, offered_elsewhere=elsewhere
             )
-        elif full is not None and old is not None:
-            yield from self._differing(step.what, name, old, full, renamed_to=step.renamed_to)
 
-    def _differing(
-        self, kind: Kind, name: str, old: Fingerprint, full: str, *, renamed_to: str | None
-    ) -> Iterator[Finding]:
-        new, now = self._offer.fingerprints[full], self._offer.definitions[full]
-        was = partial(self._older, old.full)
+    def _changed(self, step: _Step, old: Fingerprint, full: str) -> Iterator[Finding]:
+        now, was, pair = self._offer.definitions[full], partial(self._server.definition_of, old.full), (old.full, full)
         yield self._found(
-            kind,
-            name,
-            before=old,
-            after=new,
-            renamed_to=renamed_to,
-            changes=self._comparison.changes(old.full, full, was, now),
-            indicators=self._searched.get((old.full, full), ()),
-            carried_over=self._carried_over.get((old.full, full), ()),
+            step,
+            changes=self._comparison.changes(*pair, was, now),
+            indicators=self._searched.get(pair, ()),
+            carried_over=self._carried_over.get(pair, ()),
         )
-        if _risk(new) > _risk(old):
-            yield self._found(Kind.RISK_LEVEL_CHANGED, name, before=old, after=new, renamed_to=renamed_to)
+        if _risk(self._offer.fingerprints[full]) > _risk(old):
+            yield self._found(step._replace(what=Kind.RISK_LEVEL_CHANGED))
         question = f"contract {old.full} {full}"
         for reason in self._comparison.kept(question, lambda: tuple(contract_drift(contract(was()), contract(now)))):
-            yield self._found(
-                Kind.CONTRACT_VIOLATION, name, before=old, after=new, renamed_to=renamed_to, reason=reason
-            )
+            yield self._found(step._replace(what=Kind.CONTRACT_VIOLATION), reason=reason)
 
-    def _older(self, full: str) -> dict[str, Any]:
-        """Return an older definition. The latest are kept: together they may be far larger than the list."""
-        older = self._unpacked.get(full)
-        if older is None:
-            older = self._unpacked[full] = self._server.definition_of(full)
-            self._unpacked_bytes += len(orjson.dumps(older))
-            if self._unpacked_bytes > _UNPACKED_BYTES_MAX:
-                self._unpacked, self._unpacked_bytes = {full: older}, 0
-        return older
-
-    def _found(
-        self,
-        kind: Kind,
-        name: str,
-        *,
-        before: Fingerprint | None = None,
-        after: Fingerprint | None = None,
-        renamed_to: str | None = None,
-        **more: Any,
-    ) -> Finding:
-        seen, server = self._seen, self._server
-        offered_as = renamed_to or name
-        known = after is not None and server.has_definition(after.full)
+    def _found(self, step: _Step, **more: Any) -> Finding:
+        server, old = self._server, step.old
+        after = None if step.full is None else self._offer.fingerprints[step.full]
+        offered_as = step.renamed_to or step.name
+        known = after is not None and server.fingerprint(after.full) is not None
         return finding_in(
-            seen,
-            kind,
-            tool_name=name,
-            before=before.full if before else None,
-            after=after.full if after else None,
-            changed_fields=changed_fields(before, after) if before and after else (),
+            self._seen,
+            step.what,
+            tool_name=step.name,
+            before=old.full if old else None,
+            after=step.full,
+            changed_fields=changed_fields(old, after) if old and after else (),
             known=known,
             approved=after is not None and server.is_approved(offered_as, after.full, after),
-            offered_elsewhere=known
-            and after is not None
-            and server.fleet.shows_others(offered_as, after.full, seen.observer_id),
-            renamed_to=renamed_to,
+            offered_elsewhere=known and server.fleet.shows_others(offered_as, str(step.full), self._seen.observer_id),
+            renamed_to=step.renamed_to,
             **more,
         )
 

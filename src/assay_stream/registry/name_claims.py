@@ -38,9 +38,8 @@ from assay_stream.model.facts import Catalogue, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding, NameClaim, uid_of
 from assay_stream.model.kinds import CONFUSABLE_NAME, SAME_NAME, SHADOWING_REASONS, TAKEN_NAME, Kind
-from assay_stream.model.record import Origin
+from assay_stream.model.record import Position
 from assay_stream.registry.analysis import Analysis
-from assay_stream.work import WorkExhaustedError
 
 _UNITS_PER_NAME = 10
 _NAMES_FREE = 1_000
@@ -73,31 +72,17 @@ def claims_by_snapshot(
     after: dict[tuple[str, str], bool] = {}
     for (name, full), is_offered in server.fleet.changes():
         (after if is_offered else before)[name, full] = server.is_approved(name, full)
-    if before or after:
-        names = server.fleet.names_offered_before()
-        try:
-            analysis.work.spend(_UNITS_PER_NAME * max(0, len(names) - _NAMES_FREE))
-        except WorkExhaustedError:
-            analysis.left_out.add(LeftOut.NAME_CLAIMS)
-            return
-        yield from claims_between(
-            before,
-            after,
-            seen.server_id,
-            time_us=seen.time_us,
-            origin=seen.origin,
-            had_complete=had_complete,
-            names=names,
-        )
+    names = server.fleet.names_offered_before() if before or after else set[str]()
+    if analysis.pays(_UNITS_PER_NAME * max(0, len(names) - _NAMES_FREE), LeftOut.NAME_CLAIMS):
+        yield from claims_between(before, after, seen.server_id, seen.position, had_complete=had_complete, names=names)
 
 
 def claims_between(
     before: OfferedClaims,
     after: OfferedClaims,
     server_id: str,
+    position: Position,
     *,
-    time_us: int,
-    origin: Origin,
     had_complete: bool = False,
     names: Collection[str] | None = None,
 ) -> Iterator[NameClaim]:
@@ -123,8 +108,8 @@ def claims_between(
             # Where there were no names, all of them come with the first list: none is an addition.
             added=had_complete and bool(names) and (name, full) in after and name not in names,
             sketch=sketch,
-            time_us=time_us,
-            origin=origin,
+            time_us=position[0],
+            origin=position[1],
         )
 
 
@@ -199,31 +184,30 @@ def with_claim(state: Mapping[str, Any], claim: NameClaim) -> dict[str, Any]:
         for entry in state.get("names", ())
     }
     left_out = state.get("left_out", 0)
-    key = (claim.server_id, claim.tool_name)
-    entry = names.get(key)
-    known = entry is not None and claim.full in entry["definitions"]
+    entry = names.setdefault((claim.server_id, claim.tool_name), _entry_of(claim))
+    known = claim.full in entry["definitions"]
     if not claim.is_offered:
-        if entry is not None:
-            entry["definitions"].pop(claim.full, None)
-            if not entry["definitions"]:
-                del names[key]
+        entry["definitions"].pop(claim.full, None)
     elif not known and sum(len(one["definitions"]) for one in names.values()) >= DEFAULT_LIMITS.name_claims_max:
         left_out += 1
     else:
-        if entry is None:
-            entry = names[key] = {
-                "server_id": claim.server_id,
-                "tool_name": claim.tool_name,
-                "since_us": claim.time_us,
-                "added": claim.added,
-                "sketch": list(claim.sketch),
-                "definitions": {},
-            }
         if not known:
             # An approval may be dated before the list that it is about: it makes no name older.
             entry["since_us"] = min(entry["since_us"], claim.time_us)
         entry["definitions"][claim.full] = claim.approved
-    return {"names": [names[name] for name in sorted(names)], "left_out": left_out}
+    offered = [names[name] for name in sorted(names) if names[name]["definitions"]]
+    return {"names": offered, "left_out": left_out}
+
+
+def _entry_of(claim: NameClaim) -> dict[str, Any]:
+    return {
+        "server_id": claim.server_id,
+        "tool_name": claim.tool_name,
+        "since_us": claim.time_us,
+        "added": claim.added,
+        "sketch": list(claim.sketch),
+        "definitions": {},
+    }
 
 
 def shadows(state: Mapping[str, Any]) -> dict[Shadow, str]:
@@ -245,12 +229,7 @@ def shadows(state: Mapping[str, Any]) -> dict[Shadow, str]:
 
 def shadows_beyond(state: Mapping[str, Any], claim: NameClaim) -> dict[Shadow, str]:
     """Return the shadows caused by a claim that was left out, each with the server that held it first."""
-    newcomer: _ClaimedName = {
-        "server_id": claim.server_id,
-        "tool_name": claim.tool_name,
-        "added": claim.added,
-        "sketch": list(claim.sketch),
-    }
+    newcomer: _ClaimedName = _entry_of(claim)
     holders: list[_ClaimedName] = []
     for entry in _claims_in_order(state):
         if (entry["server_id"], entry["tool_name"]) == (claim.server_id, claim.tool_name):

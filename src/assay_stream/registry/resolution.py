@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from assay_stream.bindings.as_of import start_of
 from assay_stream.bindings.checks import check_signature
-from assay_stream.bindings.controls import When, check_pins
+from assay_stream.bindings.controls import When
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.limits import DEFAULT_LIMITS
@@ -84,28 +84,12 @@ def resolved_by_snapshot(
     gone: dict[bool, list[str]] = {False: [], True: []}
     back: list[str] = []
     if baseline is not None and latest is not None:
-        for name, full, is_gone in _gone(baseline, catalogue, seen):
-            ended = gone[not server.fleet.shows_others(name, full, seen.observer_id)]
-            if is_gone:
-                ended += uids_of(seen.server_id, name, full, OF_CHANGE)
-            if server.controls:  # Without anything set or signed nothing was found about it.
-                ended += uids_of(seen.server_id, name, full, OF_PINS)
-                ended += uids_of_signature(server, seen.server_id, name, full)
-        if seen.completeness == "complete" and baseline.same_rights:
-            for full in sorted(baseline.nameless.difference(catalogue.nameless)):
-                ended = gone[not server.fleet.shows_others("", full, seen.observer_id)]
-                ended.append(uid_of(Kind.TOOL_ADDED, seen.server_id, None, full, None))
-        for name, fulls in sorted(baseline.ambiguous.items()):
-            if fulls and _tells_of(name, baseline, catalogue, seen) and catalogue.ambiguous.get(name) != fulls:
-                digest = set_digest(fulls)
-                ended = gone[not server.fleet.shows_others(name, digest, seen.observer_id)]
-                ended.append(uid_of(Kind.DEFINITION_AMBIGUOUS, seen.server_id, name, digest, None))
-                if server.controls and name not in catalogue.ambiguous:
-                    ended += uids_of(seen.server_id, name, None, OF_PINS)
+        for name, full, uids in _ended(server, baseline, catalogue, seen):
+            gone[not server.fleet.shows_others(name, full, seen.observer_id)] += uids
         back = [
             uid_of(Kind.TOOL_REMOVED, seen.server_id, name, full, None)
             for name in sorted(catalogue.tools.keys() - baseline.tools.keys())
-            for full in analysis.paid(server.fleet.definitions_known(name), _UNITS_PER_UID, LeftOut.RESOLUTIONS)
+            for full in analysis.paid(sorted(server.fleet.known.get(name, ())), _UNITS_PER_UID, LeftOut.RESOLUTIONS)
         ]
     return [
         *_by_reach(gone, "no_longer_offered", seen),
@@ -125,7 +109,7 @@ def resolved_by_decision(
         case Pin():
             uids = _by_pins(server, fact.server_id, [fact.tool_name])
         case Policy():
-            names = server.fleet.names_known() if fact.tool_name is None else [fact.tool_name]
+            names = sorted(server.fleet.known) if fact.tool_name is None else [fact.tool_name]
             uids = _by_pins(server, fact.server_id, names)
         case KeyDecision() | Discovery():
             uids = _by_signatures(server, fact.server_id)
@@ -133,22 +117,32 @@ def resolved_by_decision(
     return resolutions(paid, "decided", fact, None)
 
 
-def _gone(baseline: Baseline, catalogue: Catalogue, seen: Seen) -> Iterator[tuple[str, str, bool]]:
-    """Yield the definitions that the observer saw before and that bind nothing now, and whether they are gone.
+def _ended(
+    server: ServerBindings, baseline: Baseline, catalogue: Catalogue, seen: Seen
+) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the definitions that the observer saw before and that bind nothing now, and the uids that end with each.
 
     An incomplete list shows only what is in it.
     """
-    for name in baseline.differing(catalogue):
-        if not _tells_of(name, baseline, catalogue, seen):
-            continue
+    server_id, is_whole = seen.server_id, seen.completeness == "complete" and baseline.same_rights
+    for name in filter(lambda name: is_whole or name in catalogue.tools, baseline.differing(catalogue)):
         now = frozenset(catalogue.definitions_of(name))
         for full in baseline.definitions_of(name):
             if catalogue.tools.get(name) != full:
-                yield name, full, full not in now
-
-
-def _tells_of(name: str, baseline: Baseline, catalogue: Catalogue, seen: Seen) -> bool:
-    return name in catalogue.tools or (seen.completeness == "complete" and baseline.same_rights)
+                uids = [] if full in now else list(uids_of(server_id, name, full, OF_CHANGE))
+                if server.controls:  # Without anything set or signed nothing was found about it.
+                    uids += uids_of(server_id, name, full, OF_PINS)
+                    uids += uids_of_signature(server, server_id, name, full)
+                yield name, full, uids
+    for full in sorted(baseline.nameless.difference(catalogue.nameless)) if is_whole else ():
+        yield "", full, [uid_of(Kind.TOOL_ADDED, server_id, None, full, None)]
+    for name, fulls in sorted(baseline.ambiguous.items()):
+        if fulls and (is_whole or name in catalogue.tools) and catalogue.ambiguous.get(name) != fulls:
+            digest = set_digest(fulls)
+            uids = [uid_of(Kind.DEFINITION_AMBIGUOUS, server_id, name, digest, None)]
+            if server.controls and name not in catalogue.ambiguous:
+                uids += uids_of(server_id, name, None, OF_PINS)
+            yield name, digest, uids
 
 
 def _readable_again(server: ServerBindings, seen: Seen) -> Uids:
@@ -188,17 +182,14 @@ def approved_before(server: ServerBindings, baseline: Baseline | None, catalogue
 
 def _by_pins(server: ServerBindings, server_id: str, names: Iterable[str]) -> Uids:
     for name in names:
-        for full in server.fleet.definitions_known(name):
+        for full in sorted(server.fleet.known.get(name, ())):
             yield from _settled_by_pins(server, server_id, name, full)
 
 
 def _settled_by_pins(
     server: ServerBindings, server_id: str, name: str, full: str, *, approved_only: bool = False
 ) -> Uids:
-    found = server.tools.get((True, full)) or server.tools.get((False, full))
-    controls = server.controls
-    policy = controls.policy_as_of(name, AFTER_ALL_US)
-    stands = check_pins(controls.pins_as_of(name, AFTER_ALL_US), found, policy=policy)
+    stands = server.pin_now(name, server.fingerprint(full))
     if approved_only and stands.status is not PinStatus.MATCH:
         return
     yield from uids_of(server_id, name, full, _ENDED_BY.get(stands.status, {}))

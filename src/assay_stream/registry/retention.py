@@ -238,7 +238,7 @@ def _drop_unused(step: Step, server: ServerBindings, folded: Seen) -> None:
 
 def _keep_formers(step: Step, server: ServerBindings, catalogue: Catalogue, time_us: int) -> set[tuple[bool, str]]:
     """Keep the definitions of names that went with a catalogue, and return those that are no longer kept."""
-    lost = [name for name in sorted(catalogue.tools) if not server.fleet.is_known(name)]
+    lost = [name for name in sorted(catalogue.tools) if name not in server.fleet.known]
     released: set[tuple[bool, str]] = set()
     for name in lost[: step.limits.former_tools_max]:
         place = (catalogue.server_scoped, catalogue.definitions_of(name)[0])
@@ -263,12 +263,11 @@ def _keep_formers(step: Step, server: ServerBindings, catalogue: Catalogue, time
 def surplus_formers(formers: Collection[FormerTool], limits: Limits) -> list[FormerTool]:
     count, size = len(formers), sum(tool.size for tool in formers)
     surplus: list[FormerTool] = []
-    if count > limits.former_tools_max or size > limits.former_tools_bytes_max:
-        for tool in sorted(formers, key=lambda one: (one.time_us, one.tool_name)):
-            if count <= limits.former_tools_max and size <= limits.former_tools_bytes_max:
-                break
-            surplus.append(tool)
-            count, size = count - 1, size - tool.size
+    for tool in sorted(formers, key=lambda one: (one.time_us, one.tool_name)):
+        if count <= limits.former_tools_max and size <= limits.former_tools_bytes_max:
+            break
+        surplus.append(tool)
+        count, size = count - 1, size - tool.size
     return surplus
 
 
@@ -306,10 +305,10 @@ def evict_observers(step: Step, time_us: int) -> None:
     if surplus <= 0:
         return
     standings = (
-        (len(timeline), timeline.latest.origin.offset, server_id, observer_id)
+        (len(timeline), timeline.table.offsets[timeline.numbers[-1]], server_id, observer_id)
         for server_id, server in servers.items()
         for observer_id, timeline in server.observers.items()
-        if timeline.latest is not None and timeline.latest.origin != step.record.origin
+        if timeline and timeline.table.origin(timeline.numbers[-1]) != step.record.origin
     )
     evicted: dict[str, list[str]] = {}
     for _, _, server_id, observer_id in nsmallest(surplus + min(observers_max // 64, _OBSERVERS_MAX), standings):
@@ -324,7 +323,7 @@ def evict_observers(step: Step, time_us: int) -> None:
         for observer_id in names:
             forget_observer(step, server, server_id, observer_id)
         gone = {place: False for place, is_offered in server.fleet.changes() if not is_offered}
-        claims = claims_between(gone, {}, server_id, time_us=time_us, origin=step.record.origin)
+        claims = claims_between(gone, {}, server_id, (time_us, step.record.origin))
         step.outputs += [claim.output() for claim in claims]
         step.outputs += changed_verdicts(step.record, server_id, verdicts, registry.revised_verdicts(server_id, server))
         server.drop_small_indexes()
@@ -346,8 +345,8 @@ def _standing(server: ServerBindings) -> tuple[int, int, int]:
 
 
 def _evict(step: Step, server_id: str, server: ServerBindings, time_us: int) -> None:
-    offered = {(name, full): False for name in server.fleet.names_known() for full in server.fleet.offers(name)}
-    claims = claims_between(offered, {}, server_id, time_us=time_us, origin=step.record.origin)
+    offered = {(name, full): False for name in sorted(server.fleet.known) for full in server.fleet.offers(name)}
+    claims = claims_between(offered, {}, server_id, (time_us, step.record.origin))
     step.outputs += [claim.output() for claim in claims]
     keys = sorted(_keys(server_id, server), key=encode_key)
     # Before retracting its facts: otherwise each retraction would update the indexes.

@@ -43,7 +43,7 @@ from assay_stream.model.kinds import RELEASE_KINDS, Kind
 from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
 from assay_stream.model.record import Position, Record, murmur2_partition
 from assay_stream.registry.analysis import Baseline, Ration, baselines_for, change_of, finding_in
-from assay_stream.registry.list_drift import compare, compare_items, first_look
+from assay_stream.registry.list_drift import ToolDrift, compare_items, first_look
 from assay_stream.registry.name_claims import offers_the_same
 from assay_stream.registry.resolution import approved_before, resolutions, resolved_by_signature, resolved_by_snapshot
 from assay_stream.registry.retention import fold, fold_unlisted, pack_repeats
@@ -92,8 +92,8 @@ def cached_long(seen: Seen, ttl_ms: int | None, limits: Limits) -> Iterator[Find
         yield finding_in(seen, Kind.LIST_CACHED_LONG)
 
 
-def late_finding(server: ServerBindings, seen: Seen, limits: Limits) -> Finding | None:
-    """Return the finding that a list was late, ``None`` where it was not or changed nothing.
+def late_finding(server: ServerBindings, seen: Seen, limits: Limits) -> Iterator[Finding]:
+    """Yield a finding if a list was late and changed something.
 
     A list is late where its event time is further than the bound before the latest applied for its server by any
     observer. It changes nothing where its observer's timeline gave the same tools for its time. The finding is dated by
@@ -102,12 +102,11 @@ def late_finding(server: ServerBindings, seen: Seen, limits: Limits) -> Finding 
     own = server.observers.get(seen.observer_id)
     in_force = None if own is None else own.as_of(seen.time_us)
     if in_force is not None and in_force.catalogue == seen.catalogue:
-        return None
+        return
     latest_us = server.observations.latest_us
     late_ms = (latest_us - seen.time_us) // 1_000
-    if late_ms <= limits.late_limit_ms:
-        return None
-    return finding_in(seen, Kind.SNAPSHOT_LATE, time_us=latest_us, late_ms=late_ms)
+    if late_ms > limits.late_limit_ms:
+        yield finding_in(seen, Kind.SNAPSHOT_LATE, time_us=latest_us, late_ms=late_ms)
 
 
 def apply_announcement(step: Step, event: ListChangedEvent) -> None:
@@ -175,14 +174,14 @@ def apply_snapshot(step: Step, event: SnapshotEvent) -> None:
     findings += cached_long(seen, data.ttl_ms, limits)
     seen = replace(seen, rationed=ration.is_cut_short)
     ended = [
-        *resolved_by_snapshot(server, baseline, catalogue, seen, ration.analysis),
+        *resolved_by_snapshot(server, baseline, catalogue, seen, ration),
         *resolved_by_complete_list(server, seen, limits),
     ]
     is_same = offers_the_same(server, catalogue, seen)
     # By a first use, or by being late, it can change what is found elsewhere.
     concerns_others = server.controls.discoveries or server.controls.positions_between(start_of(seen.time_us), None)
     observer_id = None if concerns_others else seen.observer_id
-    transition = Transition(step, server, seen, ration.analysis, observer_id=observer_id)
+    transition = Transition(step, server, seen, ration, observer_id=observer_id)
     # Apply: in the order in which facts refer to each other.
     _publish_offer(step, server, catalogue, offer)
     for items in lists.values():
@@ -204,12 +203,12 @@ def apply_snapshot(step: Step, event: SnapshotEvent) -> None:
     ]
     step.outputs += wrong
     ended += resolutions(approved_before(server, baseline, catalogue), "decided", seen, None)
-    ended += resolved_by_signature(server, catalogue, seen, ration.analysis)
+    ended += resolved_by_signature(server, catalogue, seen, ration)
     step.outputs += [resolution.output() for resolution in ended]
     if not is_same:
         step.outputs += transition.claims(had_complete=baseline is not None and baseline.complete)
     transition.publish_verdicts()
-    step.outputs += [finding.output() for finding in ration.findings()]
+    transition.publish_cut()
     left = ration.charge()
     if left is not None:
         step.publish(left)
@@ -269,15 +268,14 @@ def _compare(
     # Prompts, templates and instructions may mention all of these as their server's own.
     names = [*offer.tools, *(item.get("name") for listed in lists for item in listed.definitions.values())]
     compared = chain(
-        compare(server, analysed, catalogue, seen, offer, ration.analysis),
-        *(compare_items(server, items, seen, ration.analysis, names) for items in lists),
+        ToolDrift(server, analysed, catalogue, seen, offer, ration).findings(),
+        *(compare_items(server, items, seen, ration, names) for items in lists),
     )
     findings = list(first_look(server, catalogue, seen, lists))
     if partitions is not None and murmur2_partition(seen.server_id.encode(), partitions) != seen.origin.partition:
         findings.append(finding_in(seen, Kind.SERVER_MISROUTED))
     findings += [*never_complete(server, seen, limits), *ration.reported(compared)]
-    late = late_finding(server, seen, limits)
-    return findings if late is None else [*findings, late], ration
+    return [*findings, *late_finding(server, seen, limits)], ration
 
 
 def _of_one_release(findings: list[Finding], seen: Seen) -> list[Finding]:

@@ -345,7 +345,7 @@ class Transition:
             claims = claims_by_snapshot(self._server, self._own, self._analysis, had_complete=had_complete)
         elif self._pin is not None:
             pin, after = self._pin, offered(self._server, self._pin.tool_name)
-            claims = claims_between(self._offered, after, pin.server_id, time_us=pin.time_us, origin=pin.origin)
+            claims = claims_between(self._offered, after, pin.server_id, pin.position)
         else:
             return ()
         return (claim.output() for claim in claims)
@@ -364,11 +364,8 @@ class Transition:
         for signatures, (key, document) in product(list(signed), documents):
             if (signatures.digest, key) in self._server.controls.checked:
                 continue
-            try:
-                self._analysis.work.spend(_UNITS_PER_SIGNATURE * len(signatures.tools))
-            except WorkExhaustedError:
-                # The next discovery continues from here.
-                self._analysis.left_out.add(LeftOut.SIGNATURES)
+            # If the budget is too small, the next discovery continues from here.
+            if not self._analysis.pays(_UNITS_PER_SIGNATURE * len(signatures.tools), LeftOut.SIGNATURES):
                 return
             self._step.publish(check_against(signatures, document))
 

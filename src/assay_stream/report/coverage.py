@@ -13,7 +13,7 @@ from assay_stream.model.observation import LossEvent, SnapshotEvent
 from assay_stream.model.record import OBSERVER_HEADER, Record
 from assay_stream.readmodel.queries import Store
 from assay_stream.report.pins import Row
-from assay_stream.text.times import time_text, time_us_of
+from assay_stream.text.times import time_text, time_us_in
 from assay_stream.verify.evidence import Recorded
 
 GRAVE = frozenset({"never_listed", "calls_unlisted", "observations_lost", "silent", "names_beyond_limit"})
@@ -83,11 +83,7 @@ class CoverageCounts:
     def take_evidence(self, evidence: Recorded) -> None:
         """Count a record of evidence. One without time, server and observer is not ours, and is skipped."""
         server_id, observer_id = evidence.text("server_id"), evidence.text("observer_id")
-        time = evidence.content.get("time")
-        try:
-            time_us = time_us_of(time) if isinstance(time, str) else None
-        except InputError:
-            time_us = None
+        time_us = time_us_in(evidence.content.get("time"))
         if time_us is None or server_id is None or observer_id is None:
             return
         if time_us < self._since_us or self._is_later(time_us):

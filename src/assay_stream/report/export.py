@@ -16,7 +16,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
-from enum import StrEnum
 from hashlib import sha256
 from importlib import resources
 from itertools import islice
@@ -46,23 +45,14 @@ from assay_stream.text.times import EPOCH, LAST_US, time_us_in
 INT64_MAX = 2**63 - 1
 
 
-class ColumnType(StrEnum):
-    TEXT = "text"
-    TIME = "time"
-    INTEGER = "integer"
-    NUMBER = "number"
-    FLAG = "flag"
-    JSON = "json"
-
-
 class Column(NamedTuple):
     """One column, and the members that lead to its value in a record; none for the record itself.
 
-    A time is microseconds since the epoch, JSON is canonical text.
+    Its type is a key of ``_READ``. A time is microseconds since the epoch, JSON is canonical text.
     """
 
     name: str
-    type: ColumnType
+    type: str
     path: tuple[str, ...]
 
 
@@ -74,8 +64,8 @@ def _columns() -> dict[Dataset, tuple[Column, ...]]:
         for group in read[kind.value]:
             for text in group["names"].split():
                 name, _, path = text.partition("=")
-                columns.append(Column(name, ColumnType(group["type"]), (*group["at"], *(path or name).split("."))))
-        found[kind] = (*columns, Column("record", ColumnType.JSON, ()))
+                columns.append(Column(name, group["type"], (*group["at"], *(path or name).split("."))))
+        found[kind] = (*columns, Column("record", "json", ()))
     return found
 
 
@@ -105,14 +95,14 @@ def _int64(value: Any) -> int | None:
     return value if type(value) is int and abs(value) <= INT64_MAX else None
 
 
-_READ: dict[ColumnType, Callable[[Any], Value]] = {
-    ColumnType.TEXT: lambda value: value if type(value) is str else None,
+_READ: dict[str, Callable[[Any], Value]] = {
+    "text": lambda value: value if type(value) is str else None,
     # Alerts have milliseconds since the epoch, envelopes a text.
-    ColumnType.TIME: lambda value: _int64(value * 1_000 if type(value) is int else time_us_in(value)),
-    ColumnType.INTEGER: _int64,
-    ColumnType.NUMBER: lambda value: float(value) if type(value) in (int, float) else None,
-    ColumnType.FLAG: lambda value: value if type(value) is bool else None,
-    ColumnType.JSON: lambda value: canonicalize(value).decode(),
+    "time": lambda value: _int64(value * 1_000 if type(value) is int else time_us_in(value)),
+    "integer": _int64,
+    "number": lambda value: float(value) if type(value) in (int, float) else None,
+    "flag": lambda value: value if type(value) is bool else None,
+    "json": lambda value: canonicalize(value).decode(),
 }
 
 
@@ -141,7 +131,7 @@ def event_of(item: ExportRecord) -> dict[str, Value]:
         value = row[column.name]
         if column.name in _LEFT_OUT or value is None:
             continue
-        if column.type is ColumnType.TIME and isinstance(value, int):
+        if column.type == "time" and isinstance(value, int):
             value = (EPOCH + timedelta(microseconds=min(max(value, 0), LAST_US))).isoformat()
         event[column.name] = value
     return event
@@ -187,10 +177,10 @@ def write_parquet(path: Path, kind: Dataset, rows: Iterable[Mapping[str, Value]]
     """
     arrow, parquet = parquet_library()
     types = {
-        ColumnType.TIME: arrow.timestamp("us", tz="UTC"),
-        ColumnType.INTEGER: arrow.int64(),
-        ColumnType.NUMBER: arrow.float64(),
-        ColumnType.FLAG: arrow.bool_(),
+        "time": arrow.timestamp("us", tz="UTC"),
+        "integer": arrow.int64(),
+        "number": arrow.float64(),
+        "flag": arrow.bool_(),
     }
     schema = arrow.schema([(each.name, types.get(each.type, arrow.string())) for each in COLUMNS[kind]])
     count = 0
@@ -214,20 +204,15 @@ def parquet_library() -> tuple[Any, Any]:
 
 
 def _groups(rows: Iterable[Mapping[str, Value]]) -> Iterator[list[Mapping[str, Value]]]:
-    remaining = iter(rows)
-    while first := list(islice(remaining, 1)):
-        group, size_bytes = first, _size_bytes(first[0])
-        while len(group) < ROWS_PER_GROUP and size_bytes < ROW_GROUP_BYTES:
-            row = next(remaining, None)
-            if row is None:
-                break
-            group.append(row)
-            size_bytes += _size_bytes(row)
+    group, size_bytes = list[Mapping[str, Value]](), 0
+    for row in rows:
+        group.append(row)
+        size_bytes += sum(len(value) for value in row.values() if isinstance(value, str))
+        if len(group) >= ROWS_PER_GROUP or size_bytes >= ROW_GROUP_BYTES:
+            yield group
+            group, size_bytes = [], 0
+    if group:
         yield group
-
-
-def _size_bytes(row: Mapping[str, Value]) -> int:
-    return sum(len(value) for value in row.values() if isinstance(value, str))
 
 
 _RUN_PREFIX = "assay-stream-"
@@ -261,7 +246,7 @@ class Collection:
         """
         for item in items(stored, kinds=self._kinds):
             if self._selection.wants(item):
-                self._spool.put(item.kind, (*item.place[1:], sha256(item.raw).digest(), item.raw))
+                self._spool.put(item.kind, (*item.place, sha256(item.raw).digest(), item.raw))
             else:
                 self.left_out += 1
 
@@ -269,7 +254,7 @@ class Collection:
         self._spool.finish()
         for *place, _, raw in self._spool.rows(kind):
             # Decoded strictly when it came in, so a fast decoder reads the same.
-            yield ExportRecord(kind, ExportPlace(kind, *place), raw, orjson.loads(raw))
+            yield ExportRecord(kind, ExportPlace(*place), raw, orjson.loads(raw))
 
     def events(self) -> Iterator[dict[str, Any]]:
         return (item.content for item in self.items(Dataset.EVIDENCE))

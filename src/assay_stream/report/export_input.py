@@ -229,13 +229,12 @@ _ROLES = {
 
 
 class ExportPlace(NamedTuple):
-    """Sort key of a record in an export, compared member by member.
+    """Sort key of a record among those of its kind, compared member by member.
 
     Args:
         time_us: event time, microseconds since the epoch.
     """
 
-    kind: str
     time_us: int = 0
     name: str = ""
     partition: int = 0
@@ -281,19 +280,15 @@ class ExportSelection:
     offsets: tuple[OffsetRange, ...] = ()
 
     def wants(self, item: ExportRecord) -> bool:
-        if item.kind is Dataset.DEFINITIONS:
-            return True
-        place = item.place
-        if self.since_us is not None and place.time_us < self.since_us:
-            return False
-        if self.until_us is not None and place.time_us >= self.until_us:
-            return False
-        if self.server_ids and _server_id(item) not in self.server_ids:
-            return False
-        if not self.offsets:
-            return True
-        return item.kind is Dataset.EVIDENCE and any(
-            wanted.holds(place.name, place.partition, place.offset) for wanted in self.offsets
+        time_us, name, partition, offset = item.place
+        is_in_range = item.kind is Dataset.EVIDENCE and any(
+            wanted.holds(name, partition, offset) for wanted in self.offsets
+        )
+        return item.kind is Dataset.DEFINITIONS or (
+            (self.since_us is None or time_us >= self.since_us)
+            and (self.until_us is None or time_us < self.until_us)
+            and (not self.server_ids or _server_id(item) in self.server_ids)
+            and (not self.offsets or is_in_range)
         )
 
 
@@ -385,14 +380,12 @@ def _evidence_place(content: dict[str, Any]) -> ExportPlace:
         else (content.get("assayrunid"), 0, content.get("assayseq"))
     )
     name = topic if isinstance(topic, str) else ""
-    return ExportPlace(Dataset.EVIDENCE, time_us, name, _int64(partition), _int64(offset))
+    return ExportPlace(time_us, name, _int64(partition), _int64(offset))
 
 
 def _alert_place(content: dict[str, Any]) -> ExportPlace:
     view = view_of(content)
-    return ExportPlace(
-        Dataset.ALERTS, _int64(view.time_ms * 1_000), view.uid, _int64(view.count), _int64(view.activity_id)
-    )
+    return ExportPlace(_int64(view.time_ms * 1_000), view.uid, _int64(view.count), _int64(view.activity_id))
 
 
 def _definition_place(content: dict[str, Any]) -> ExportPlace:
@@ -401,7 +394,7 @@ def _definition_place(content: dict[str, Any]) -> ExportPlace:
         raise InputError("not_a_definition", "the digest is not a SHA-256 digest", path="$.full_digest")
     if not isinstance(content["definition"], dict):
         raise InputError("not_a_definition", "the definition must be an object", path="$.definition")
-    return ExportPlace(Dataset.DEFINITIONS, 0, digest)
+    return ExportPlace(name=digest)
 
 
 _PLACES = {Dataset.EVIDENCE: _evidence_place, Dataset.ALERTS: _alert_place, Dataset.DEFINITIONS: _definition_place}

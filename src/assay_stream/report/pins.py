@@ -386,8 +386,7 @@ class PolicyPlan:
             return
         calls = self._calls[tool if tool in self._names else _NOT_OFFERED]
         calls["calls"] += count
-        known = self.server.tools
-        definition = None if full_digest is None else known.get((True, full_digest)) or known.get((False, full_digest))
+        definition = None if full_digest is None else self.server.fingerprint(full_digest)
         ruling = self._then.rule(self.planned.server_id, tool, definition)
         if ruling.action is Action.BLOCK:
             calls["refused"] += count

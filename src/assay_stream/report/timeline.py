@@ -282,19 +282,11 @@ def is_about(finding: Finding, server_id: str, *, tool_name: str | None = None) 
 
 
 def finding_row(finding: Finding) -> Row:
-    row = {
-        "kind": finding.kind.value,
-        "tool_name": finding.tool_name,
-        "observer_id": finding.observer_id,
-        "snapshot_id": finding.snapshot_id,
-        "detail": ", ".join(finding.changed_fields) or finding.reason,
-        "before": finding.before,
-        "after": finding.after,
-        "value": finding.after,
-        "uid": finding.uid(),
-        "origin": finding.origin.as_json(),
-    }
-    return present(row)
+    row: Row = {"kind": finding.kind.value}
+    row |= {name: getattr(finding, name) for name in ("tool_name", "observer_id", "snapshot_id")}
+    row |= {"detail": ", ".join(finding.changed_fields) or finding.reason}
+    row |= {"before": finding.before, "after": finding.after, "value": finding.after}
+    return present(row | {"uid": finding.uid(), "origin": finding.origin.as_json()})
 
 
 def decided(content: dict[str, Any], *, tool_name: str | None = None) -> Iterator[Dated]:
@@ -302,21 +294,12 @@ def decided(content: dict[str, Any], *, tool_name: str | None = None) -> Iterato
     about = data.get("tool_name")
     if about is not None and tool_name not in (None, about):
         return
-    row = {
-        "what": "decision",
-        "kind": data.get("change"),
-        "tool_name": about,
-        "author": data.get("author"),
-        "reason": data.get("reason"),
-        "scheme": data.get("scheme"),
-        "value": data.get("value") or data.get("key_fingerprint") or data.get("rule_id"),
-        "enforcement": data.get("enforcement"),
-        "unknown": data.get("unknown"),
-        "replaces": data.get("replaces"),
-        "detail": data.get("enforcement") or data.get("scheme") or data.get("domain"),
-        "id": content.get("id"),
-        "origin": data.get("origin"),
-    }
+    row = {"what": "decision", "kind": data.get("change"), "tool_name": about}
+    row |= {name: data.get(name) for name in ("author", "reason", "scheme")}
+    row |= {"value": data.get("value") or data.get("key_fingerprint") or data.get("rule_id")}
+    row |= {name: data.get(name) for name in ("enforcement", "unknown", "replaces")}
+    row |= {"detail": data.get("enforcement") or data.get("scheme") or data.get("domain")}
+    row |= {"id": content.get("id"), "origin": data.get("origin")}
     yield time_us_of(content["time"]), present(row)
 
 

@@ -219,8 +219,8 @@ class _Life:
     """What joined it in any record of the replay."""
     ends: list[dict[str, Any]] = field(default_factory=list)
     """The last record of the replay, and what it would write later, where something is compared with it."""
-    recorded: bool = False
     last_recorded: bytes = b""
+    """Digest of the last recorded record, empty if there is none."""
     places: dict[bytes, int] = field(default_factory=dict)
     """Digests of the replay's records, with their places among them."""
     reached: int = 0
@@ -282,7 +282,6 @@ class AlertLedger:
         if life is None:
             self._unexpected[view.uid] = _difference_of(view, ORDER_OF_READING if is_of_names else UNEXPECTED)
             return
-        life.recorded = True
         if view.version != self._version:
             life.of_other_version = True
             alert = with_version(alert, self._version)
@@ -310,10 +309,8 @@ class AlertLedger:
 
     @property
     def identical(self) -> int:
-        return sum(
-            life.recorded and not (life.strange or life.lacking or life.is_reordered or life.of_other_version)
-            for life in self._lives.values()
-        )
+        lives = (life for life in self._lives.values() if life.last_recorded)
+        return sum(not (each.strange or each.lacking or each.is_reordered or each.of_other_version) for each in lives)
 
     def differences(self, causes_by_tool: CausesByTool) -> Iterator[Difference]:
         """Yield how the records of each alert differ.
@@ -331,7 +328,7 @@ class AlertLedger:
 
 def _difference(life: _Life, folded_otherwise: Collection[str | None]) -> Difference | None:
     alert = life.alert
-    if not life.recorded:
+    if not life.last_recorded:
         is_shadow = alert.kind == Kind.TOOL_SHADOWED or life.is_name_fold
         is_of_order = is_shadow and (life.is_over or alert.server_id in folded_otherwise)
         return replace(alert, causes=(ORDER_OF_READING if is_of_order else MISSING,))

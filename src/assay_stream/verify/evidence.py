@@ -25,6 +25,7 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.files.archive import PartitionPlace
 from assay_stream.files.lines import record_line_parts
@@ -336,22 +337,14 @@ def differing(
     for name in one.keys() | other.keys():
         member = f"{path}.{name}"
         mine, theirs = one.get(name), other.get(name)
-        if name in one and name in other and _same(mine, theirs):
+        # By what they mean in JSON: true is not 1, and 1.0 is.
+        if name in one and name in other and canonicalize(mine) == canonicalize(theirs):
             continue
         if member in split and isinstance(mine, dict) and isinstance(theirs, dict):
             found |= differing(mine, theirs, member, split=split, is_ours=is_ours)
         else:
             found.add(member if name in other or is_ours(path, name) else path)
     return found
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Return True if two JSON values are equal; true is not 1."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
 
 
 def _code_of(path: str) -> str:
@@ -454,33 +447,23 @@ class Pairing(Generic[Other]):
         Args:
             keep: whether others that no evidence names are wanted, and so read to their end.
         """
-        waiting, origin_of = self._waiting, self.origin_of
-        more_evidence, more_others = iter(evidence), iter(others)
+        waiting, more = self._waiting, (iter(evidence), iter(others))
         has_evidence = has_others = True
         while has_evidence or (has_others and (keep or self._spool is not None or waiting[_EVIDENCE].count)):
             is_behind = self._spool is not None or waiting[_EVIDENCE].count <= waiting[_OTHERS].count
-            if has_evidence and (is_behind or not has_others):
-                given = next(more_evidence, None)
-                if given is None:
-                    has_evidence = False
-                elif given.call is None or not self.takes(given):
-                    yield given, None
-                else:
-                    value = self._other_of(_EVIDENCE, given.call, given)
-                    if value is not None:
-                        yield given, value
-            else:
-                value = next(more_others, None)
-                origin = None if value is None else origin_of(value)
-                if value is None:
-                    has_others = False
-                elif origin is not None:
-                    given = self._other_of(_OTHERS, origin, value, keep=keep or has_evidence)
-                    if given is not None:
-                        yield given, value
+            side = _EVIDENCE if has_evidence and (is_behind or not has_others) else _OTHERS
+            value: Any = next(more[side], None)
+            if value is None:
+                has_evidence, has_others = has_evidence and side != _EVIDENCE, has_others and side != _OTHERS
+            elif side == _EVIDENCE and not self.takes(value):
+                yield value, None
+            elif (origin := value.call if side == _EVIDENCE else self.origin_of(value)) is not None:
+                other = self._other_of(side, origin, value, keep=keep or has_evidence)
+                if other is not None:
+                    yield (value, other) if side == _EVIDENCE else (other, value)
         yield from self._alone() if self._spool is None else self._rest(self._spool)
 
-    def _other_of(self, side: int, origin: Origin, value: Recorded | Other, *, keep: bool = True) -> Any:
+    def _other_of(self, side: int, origin: Origin, value: Any, *, keep: bool) -> Any:
         """Return the counterpart of a value, ``None`` if it has to wait for it."""
         other = self._waiting[1 - side].pop(origin)
         if other is not None:

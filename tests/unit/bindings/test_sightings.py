@@ -85,11 +85,11 @@ def test_a_late_call_reads_one_list_of_each_observer(monkeypatch: pytest.MonkeyP
 
 def test_an_id_that_all_lists_have_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     server = a_server(observers=4)
+    latest = server.observers["observer-3"].latest
 
     def made_up() -> None:
         binding = bind(server, tool_name="none", observer_id="other", snapshot_id="latest", time_us=9)
-        assert binding.unbound is Unbound.NOT_LISTED
-        assert binding.seen == server.observers["observer-3"].latest
+        assert (binding.unbound, binding.seen) == (Unbound.NOT_LISTED, latest)
 
     assert made_by(made_up, monkeypatch) > 4
     assert made_by(made_up, monkeypatch) == 0
@@ -159,7 +159,7 @@ def test_equal_prompts_are_folded_before_other_ones_and_tools_last() -> None:
         timeline.add(shared_part(listed), [row_of(listed)])
     taken = []
     for entries_max in (4, 3, 2):
-        surplus = timeline.one_too_many(entries_max)
+        surplus = timeline.one_too_many(entries_max, lambda *_: False)
         assert surplus is not None
         taken.append((surplus[0].time_us, surplus[1]))
         number = timeline.row_at(surplus[0].origin)

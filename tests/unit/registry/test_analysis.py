@@ -35,9 +35,9 @@ def test_a_list_that_was_cut_short_is_found_by_its_catalogue() -> None:
     assert one.uid() != other.uid()
     assert one.left_out == ("comparison", "text")
     assert decode_finding(one.encode()) == one
-    counted = {Kind.TOOL_ADDED: 50}
+    analysis.counted.update({Kind.TOOL_ADDED: 50})
     analysis.is_rationed = True
-    [rationed] = analysis.finding(seen("o", 1, "one", offset=1), counted)
+    [rationed] = analysis.finding(seen("o", 1, "one", offset=1))
     assert rationed.counted == (("tool_added", 50),)
     assert decode_finding(rationed.encode()) == rationed
     [again] = analysis.finding(seen("o", 1, "other", offset=1))

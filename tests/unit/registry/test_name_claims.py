@@ -19,37 +19,37 @@ def test_a_claim_is_read_as_it_was_written() -> None:
 
 def test_what_stands_as_it_stood_is_not_claimed() -> None:
     offered = {("a", A): False}
-    assert list(claims_between(offered, offered, "server", time_us=1, origin=ORIGIN)) == []
+    assert list(claims_between(offered, offered, "server", (1, ORIGIN))) == []
 
 
 def test_an_upgrade_comes_before_it_goes() -> None:
-    claims = claims_between({("a", A): False}, {("a", B): False}, "server", time_us=1, origin=ORIGIN)
+    claims = claims_between({("a", A): False}, {("a", B): False}, "server", (1, ORIGIN))
     assert [(claim.full, claim.is_offered) for claim in claims] == [(B, True), (A, False)]
 
 
 def test_an_approval_is_claimed() -> None:
-    [claim] = claims_between({("a", A): True}, {("a", A): False}, "server", time_us=1, origin=ORIGIN)
+    [claim] = claims_between({("a", A): True}, {("a", A): False}, "server", (1, ORIGIN))
     assert (claim.is_offered, claim.approved) == (True, False)
 
 
 def test_a_name_is_added_where_a_complete_list_lacked_it() -> None:
     before, after = {("a", A): False}, {("a", A): False, ("a", B): False, ("b", A): False}
-    claims = claims_between(before, after, "server", time_us=1, origin=ORIGIN, had_complete=True)
+    claims = claims_between(before, after, "server", (1, ORIGIN), had_complete=True)
     assert [(claim.tool_name, claim.added) for claim in claims] == [("a", False), ("b", True)]
 
 
 def test_names_that_come_where_there_were_none_are_a_first_list() -> None:
     """As of a server that offers nothing until somebody has signed in."""
-    claims = claims_between({}, {("a", A): False}, "server", time_us=1, origin=ORIGIN, had_complete=True)
+    claims = claims_between({}, {("a", A): False}, "server", (1, ORIGIN), had_complete=True)
     assert [claim.added for claim in claims] == [False]
 
 
 def test_a_claim_says_what_else_the_server_offered() -> None:
     """Before, so that many names that are taken at once do not vouch for one another; of a first list, in it."""
     old, new = {("a", A): False}, {("a", A): False, ("b", A): False, ("c", A): False}
-    claims = [*claims_between(old, new, "server", time_us=1, origin=ORIGIN, had_complete=True)]
+    claims = [*claims_between(old, new, "server", (1, ORIGIN), had_complete=True)]
     assert {claim.sketch for claim in claims} == {name_sketch(["a"])}
-    claims = [*claims_between({}, new, "server", time_us=1, origin=ORIGIN)]
+    claims = [*claims_between({}, new, "server", (1, ORIGIN))]
     assert {claim.sketch for claim in claims} == {name_sketch(["a", "b", "c"])}
 
 

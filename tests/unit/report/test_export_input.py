@@ -43,7 +43,7 @@ def test_a_record_is_told_by_what_it_is(raw: bytes, kind: Dataset) -> None:
 
 
 def test_evidence_stands_where_its_call_stood() -> None:
-    assert one(evidence(7)).place == (Dataset.EVIDENCE, NOON_US, "mcp.tools.call", 3, 7)
+    assert one(evidence(7)).place == (NOON_US, "mcp.tools.call", 3, 7)
 
 
 @pytest.mark.parametrize("raw", [b"7", b"[]", b"{}", b'{"specversion":"1.0","type":"mcp.tools.call.observed"}'])

@@ -15,7 +15,7 @@ import pytest
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.model.record import Role
 from assay_stream.report import export as module
-from assay_stream.report.export import COLUMNS, ColumnType, Value, row_of, write_parquet
+from assay_stream.report.export import COLUMNS, Value, row_of, write_parquet
 from assay_stream.report.export_input import Dataset, Stored, items
 from tests.support.alerts import TIME_US, A, B, alert_records, finding_of
 from tests.support.errors import raises_code
@@ -105,7 +105,7 @@ def test_what_the_engine_writes_fills_the_columns(kind: Dataset, role: Role, nev
 def test_names_are_unique_and_the_record_is_last() -> None:
     for columns in COLUMNS.values():
         assert len({column.name for column in columns}) == len(columns)
-        assert columns[-1] == ("record", ColumnType.JSON, ())
+        assert columns[-1] == ("record", "json", ())
 
 
 ROW: dict[str, Value] = {column.name: None for column in COLUMNS[Dataset.EVIDENCE]}
