@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, HTTP_LIMITS, HttpLimits
-from assay_stream.observe.http.messages import Body, HeldEvents, Opaque
+from assay_stream.observe.http.messages import Body, Opaque
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.session import Session, to_evict
 from assay_stream.observe.wire import RequestKey, WireStats
@@ -207,8 +207,6 @@ class Exchange:
     connection: Connection
     request: Body
     response: Body = field(default_factory=Opaque)
-    events: HeldEvents | None = None
-    """A response that is held back event by event."""
     status: int | None = None
     is_mislabelled: bool = False
     """Whether the request's headers state something other than JSON in UTF-8."""
@@ -238,7 +236,4 @@ class Exchange:
             kept_bytes += len(self.waiting[0])
             self.waiting = None
         self.request = self.response = Opaque()
-        if self.events is not None:
-            kept_bytes += self.events.kept_bytes
-            self.events = None
         return kept_bytes

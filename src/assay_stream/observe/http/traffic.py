@@ -30,15 +30,14 @@ from assay_stream.observe.http.messages import (
     CHARSETS_WITH_ASCII,
     UTF_8,
     Body,
+    EventStream,
     HeaderFields,
-    HeldEvents,
     JsonBody,
     Opaque,
     Unreadable,
     body_of,
     first,
     is_body_unclear,
-    is_event_stream,
     is_request_unclear,
     mismatch,
     plain_body,
@@ -202,8 +201,6 @@ class Traffic:
     def _answered(self, exchange: Exchange, status: int, fields: HeaderFields, at: datetime) -> list[Observation]:
         observations: list[Observation] = []
         exchange.status = status
-        if exchange.session.hides and is_event_stream(fields):
-            exchange.events = HeldEvents(self.message_bytes_max)
         exchange.response = self._response_body(exchange, fields)
         if exchange.is_refused:
             return exchange.session.exchange_refused(exchange.number, exchange.asked, at)
@@ -241,8 +238,8 @@ class Traffic:
 
     def _passed(self, exchange: Exchange, data: bytes | None, at: datetime) -> Commands:
         """Return the server's bytes for the client: unchanged, or event by event for a held stream."""
-        events = exchange.events
-        if events is None:
+        events = exchange.response
+        if not (exchange.session.hides and isinstance(events, EventStream)):
             passing = Commands(data or b"")
             for message in self._read(exchange, "server->client", data):
                 if not self._says_nothing(exchange, message):
@@ -252,7 +249,7 @@ class Traffic:
             return Commands()  # an event that the end cuts off is none
         given, total = bytearray(), Commands()
         self._kept_bytes -= events.kept_bytes
-        for event in events.feed(data):
+        for event in events.events(data):
             if not event.messages:
                 given += event.raw
                 continue
