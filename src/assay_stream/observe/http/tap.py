@@ -12,12 +12,11 @@ import functools
 import itertools
 import logging
 import math
-import os
 import secrets
 import ssl
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import UTC, datetime
@@ -234,8 +233,6 @@ class Ruled(ExchangeObserver):
             self.enforcer.delivered(self.traffic, self.number)
 
 
-_IDS_DRAWN = 256
-
 _log = logging.getLogger(__name__)
 
 
@@ -274,7 +271,7 @@ async def run_http_tap(
         upstream.path: Traffic(
             upstream.vantage,
             Contexts(*keys, default=upstream.vantage.auth_context),
-            new_id=functools.partial(next, _random_ids()),
+            new_id=lambda: str(uuid.uuid4()),
             session=session,
             limits=limits,
         )
@@ -293,9 +290,7 @@ async def run_http_tap(
         by_path,
         client,
         lambda upstream, method, fields: inspector.opened(upstream.path, method, fields),
-        hosts=listener.hosts_served,
-        origins=frozenset(origin.lower() for origin in listener.origins),
-        is_loopback=listener.is_loopback,
+        listener=listener,
         limits=limits,
     )
     try:
@@ -306,14 +301,6 @@ async def run_http_tap(
         finally:
             await asyncio.to_thread(inspector.close)
             _report(inspector, traffic, proxy)
-
-
-def _random_ids() -> Iterator[str]:
-    """Yield new ids, drawn in batches: each draw may release the GIL to another thread. For one thread."""
-    while True:
-        drawn = os.urandom(16 * _IDS_DRAWN)
-        for start in range(0, len(drawn), 16):
-            yield str(uuid.UUID(bytes=drawn[start : start + 16], version=4))
 
 
 def _report(inspector: HttpWatch | HttpEnforcer, traffic: Mapping[str, Traffic], proxy: Proxy) -> None:
