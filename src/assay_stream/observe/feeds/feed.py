@@ -43,7 +43,6 @@ from assay_stream.observe.wire import (
     EVENT_BREAK,
     NOT_RULED_ON,
     Direction,
-    Held,
     Line,
     WireStats,
     error_of,
@@ -391,39 +390,6 @@ class Feed:
             is_first = self.failures[code] == 1
         if is_first:
             _log.warning("%s: %s; further ones are only counted", code, why)
-
-
-@dataclass(eq=False, repr=False)
-class PendingCalls:
-    """Calls by tokens that come back with their answers, as nothing else pairs them. Thread-safe."""
-
-    feed: Feed
-    monotonic_s: Callable[[], float]
-
-    def __post_init__(self) -> None:
-        self._calls = Held[tuple[float, Asked]]()
-        self._lock = threading.Lock()
-
-    def add(self, token: str, asked: Asked) -> None:
-        with self._lock:
-            self._calls.put(token, (self.monotonic_s(), asked))
-        self.give_up(math.inf)
-
-    def take(self, token: str) -> Asked | None:
-        with self._lock:
-            found = self._calls.take_under(token)
-        return None if found is None else found[1]
-
-    def give_up(self, age_s: float) -> None:
-        """Report calls of that age, and the oldest of more than the limit, as unanswered."""
-        asked_before_s = self.monotonic_s() - age_s
-        while True:
-            with self._lock:
-                oldest = self._calls.oldest()
-                if oldest is None or (oldest[1][0] > asked_before_s and len(self._calls) <= FEED_LIMITS.calls_max):
-                    return
-                self._calls.take_oldest()
-            self.feed.unanswered(oldest[1][1], "no_response")
 
 
 def _bare(message: dict[str, Any]) -> dict[str, Any]:
