@@ -46,7 +46,6 @@ from assay_stream.observe.list_transport import (
     ListingError,
     ServerRefusedError,
     StdioTransport,
-    Transport,
 )
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Session
@@ -86,7 +85,7 @@ class Conversation:
         """Set when the server announces a change."""
         self.ttl_s: float | None = None
         """How long the server lets clients cache its tools."""
-        self.transport: Transport | None = None
+        self.transport: StdioTransport | HttpTransport | None = None
         self._capabilities: Mapping[str, Any] = {}
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._held: list[Observation] = []
@@ -476,7 +475,7 @@ async def _changed(conversation: Conversation, listening: asyncio.Task[None], un
         waiting.cancel()
 
 
-async def _closed(transport: Transport) -> None:
+async def _closed(transport: StdioTransport | HttpTransport) -> None:
     """Close a connection completely, even if cancelled: a half-closed process would live on."""
     closing = asyncio.create_task(transport.close())
     try:

@@ -62,7 +62,7 @@ async def listed(answers: list[Any], scripted: type[Scripted] = Scripted) -> tup
     vantage = Vantage(server_id="s", observer_id="lister")
     observer = WireObserver(vantage, session_id="w", new_id=lambda: f"id-{next(numbers)}")
     conversation = Conversation(observer, publish=published.append, clock=lambda: AT, limits=LIMITS)
-    conversation.transport = scripted(conversation, answers)
+    conversation.transport = scripted(conversation, answers)  # type: ignore[assignment]  # a stand-in
     try:
         await conversation.list_all()
     except ListingError as error:
