@@ -24,9 +24,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.observe.calls import CALL, INPUT_METHODS, PROGRESS, TASK_METHODS, TASK_NOTIFICATIONS, CallObserver
@@ -50,6 +51,9 @@ from assay_stream.observe.wire import (
     read_line,
     request_key,
 )
+
+if TYPE_CHECKING:
+    from assay_stream.observe.gate import Rule
 
 LINE_BYTES_MAX = 4 * DEFAULT_LIMITS.record_bytes_max
 """The longest line that is read. Tool results carry files, so they are larger than any list of tools."""
@@ -412,6 +416,21 @@ _ON_SERVER_MESSAGE: dict[str, Callable[[Session, Mapping[str, Any]], None]] = {
     **dict.fromkeys(INPUT_METHODS, lambda wire, message: wire.calls.client_asked(message)),
 }
 """How a server's requests and notifications are handled, by method."""
+
+
+def session_maker(rule: Rule | None, *, hide: bool = False, **options: Any) -> Callable[..., Session]:
+    """Return what makes sessions of ``vantage``, ``session_id`` and ``new_id``; with a rule they refuse calls.
+
+    Args:
+        hide: whether tools whose calls would be refused are dropped from lists.
+        options: fields of the sessions.
+    """
+    if rule is None:
+        return partial(Session, **options)
+    # Imported here: what does not enforce starts faster without the schemes.
+    from assay_stream.observe.gate import Gate, HidingGate
+
+    return partial(HidingGate if hide else Gate, decide=rule, **options)
 
 
 def to_evict(sessions: Mapping[Key, Session], count_max: int) -> Key | None:

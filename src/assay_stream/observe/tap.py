@@ -37,7 +37,16 @@ from typing import IO, TYPE_CHECKING
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.observe.observation import Observation, Vantage
-from assay_stream.observe.session import LINE_BYTES_MAX, ClientSaid, Commands, Failed, Missed, ServerSaid, Session
+from assay_stream.observe.session import (
+    LINE_BYTES_MAX,
+    ClientSaid,
+    Commands,
+    Failed,
+    Missed,
+    ServerSaid,
+    Session,
+    session_maker,
+)
 from assay_stream.observe.sinks import Sink
 from assay_stream.observe.wire import NOT_RULED_ON, Direction, failure, said
 
@@ -491,18 +500,13 @@ async def run_tap(
 
     assert process.stdin is not None  # noqa: S101 - it was started with pipes
     server_input = process.stdin.fileno()
-    session: Session
+    session = session_maker(rule, hide=hide)(vantage, session_id=new_id(), new_id=new_id)
     host: Watch | Enforcer
     if rule is None:
-        session = Session(vantage, session_id=new_id(), new_id=new_id)
         target = {"client->server": server_input, "server->client": stdout}
         host = Watch(session, publish=sink.publish, clock=clock, write=lambda way, data: write_all(target[way], data))
         host.start()
     else:
-        # Imported here: a tap that does not enforce starts faster without the schemes.
-        from assay_stream.observe.gate import gate_class
-
-        session = gate_class(hide)(vantage, session_id=new_id(), new_id=new_id, decide=rule)
         # Lines wait for this host, so a sink that is slow to write must not keep it.
         host = Enforcer(
             session,

@@ -36,7 +36,16 @@ from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS, FeedLimits
 from assay_stream.observe.calls import CALL as CALL
 from assay_stream.observe.lists import LIST_CHANGED
 from assay_stream.observe.observation import Observation, Vantage
-from assay_stream.observe.session import LINE_BYTES_MAX, Event, Failed, Missed, ServerSaid, Session, to_evict
+from assay_stream.observe.session import (
+    LINE_BYTES_MAX,
+    Event,
+    Failed,
+    Missed,
+    ServerSaid,
+    Session,
+    session_maker,
+    to_evict,
+)
 from assay_stream.observe.sinks import Sink
 from assay_stream.observe.wire import (
     BLOCKED_CODE,
@@ -134,6 +143,10 @@ class Feed:
             server_scoped=self.server_scoped,
         )
         self._view = ClientView(server_id=self.server_id, auth_context=self.auth_context)
+        options = {} if self.rule is None else {"over_http": True}
+        self._new_session = session_maker(
+            self.rule, filtered=self.filtered, retrospective=self.retrospective, **options
+        )
         self._lock = threading.Lock()
         self._found: list[Observation] = []
         """What the step under way has observed."""
@@ -296,19 +309,7 @@ class Feed:
             auth_context=view.auth_context,
             shown_prefix=view.shown_prefix or "",
         )
-        options: dict[str, Any] = {
-            "session_id": self.new_id(),
-            "new_id": self.new_id,
-            "filtered": self.filtered,
-            "retrospective": self.retrospective,
-        }
-        if self.rule is None:
-            session = Session(vantage, **options)
-        else:
-            # Imported here: a feed that does not enforce starts without the schemes.
-            from assay_stream.observe.gate import Gate
-
-            session = Gate(vantage, **options, decide=self.rule, over_http=True)
+        session = self._new_session(vantage, session_id=self.new_id(), new_id=self.new_id)
         self._sessions[view] = session
         evicted = to_evict(self._sessions, self.limits.views_max)
         if evicted is not None:

@@ -31,7 +31,7 @@ from assay_stream.observe.http.proxy import ExchangeObserver, Proxy
 from assay_stream.observe.http.traffic import READ_FIELDS, Answered, Asked, HttpEvent, Lost, Opened, Passed, Traffic
 from assay_stream.observe.http.upstreams import Client, Upstream, routes
 from assay_stream.observe.observation import Observation
-from assay_stream.observe.session import Commands, Session
+from assay_stream.observe.session import Commands, session_maker
 from assay_stream.observe.sinks import Sink
 from assay_stream.observe.tap import STEP_BYTES, Backlog, Inspector
 from assay_stream.observe.wire import Direction, said
@@ -260,13 +260,9 @@ async def run_http_tap(
     """
     by_path = routes(upstreams)
     keys = listener.context_key or secrets.token_bytes(32), secrets.token_bytes(32)
-    session: Callable[..., Session] = Session
-    if rule is not None:
-        # Imported here: a tap that does not enforce starts faster without the schemes.
-        from assay_stream.observe.gate import fingerprints_kept, gate_class
-
-        # Shared by all sessions with a server: most of them are given the same list.
-        session = functools.partial(gate_class(hide), decide=rule, over_http=True, digested=fingerprints_kept())
+    # Messages are bodies and events, which only gates have to know.
+    options = {} if rule is None else {"over_http": True}
+    session = session_maker(rule, hide=hide, **options)
     traffic = {
         upstream.path: Traffic(
             upstream.vantage,
