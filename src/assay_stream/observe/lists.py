@@ -154,9 +154,8 @@ class Offered:
         self._changes = 0
         self._whole = 0
         """The number of the last change that was followed by a complete list."""
-        self._listed: dict[str, int] = {}
-        """For each name, the number of the last change before it was listed, if any."""
-        self._tools: OrderedDict[str, tuple[dict[str, Any], ...]] = OrderedDict()
+        self._tools: OrderedDict[str, tuple[tuple[dict[str, Any], ...], int]] = OrderedDict()
+        """For each name, its definitions, and the number of the last change before it was listed, if any."""
         self._on_the_way: list[_Listing] = []
 
     @property
@@ -166,7 +165,7 @@ class Offered:
 
     def of(self, name: str) -> tuple[dict[str, Any], ...]:
         """Return the definitions of a tool that the client received last: several if one list had several."""
-        return self._tools.get(name, ())
+        return self._tools.get(name, ((), 0))[0]
 
     def on_the_way(self, name: str) -> list[dict[str, Any]]:
         """Return the definitions of a tool in lists that the client may or may not have received yet."""
@@ -207,7 +206,7 @@ class Offered:
 
     def is_withdrawn(self, name: str) -> bool:
         """Return True if a tool was listed, and a complete list after an announced change lacks it."""
-        return self._listed.get(name, self._whole) < self._whole
+        return name in self._tools and self._tools[name][1] < self._whole
 
     def doubt(self) -> None:
         """Record that the client may have seen an unknown list, or that inspecting the server failed."""
@@ -215,12 +214,10 @@ class Offered:
 
     def _show(self, listing: _Listing) -> None:
         for name, tools in listing.tools.items():
-            self._tools[name] = tools
+            self._tools[name] = tools, listing.changes
             self._tools.move_to_end(name)
-            self._listed[name] = listing.changes
         while len(self._tools) > NAMES_MAX:
-            name, _ = self._tools.popitem(last=False)
-            del self._listed[name]
+            self._tools.popitem(last=False)
         if listing.changes == self._changes and listing.snapshot is not None:
             self.snapshot = listing.snapshot
         if listing.settles is not None:
