@@ -191,9 +191,6 @@ class Offered:
             self._on_the_way.remove(listing)
             self._show(listing)
 
-    def awaits_delivery(self, exchange: int) -> bool:
-        return any(listing.exchange == exchange for listing in self._on_the_way)
-
     def cut_off(self, exchange: int) -> None:
         """Record that an exchange ended: the client may have read the lists in it, or may never get them."""
         self._on_the_way = [

@@ -114,7 +114,6 @@ class Commands:
         hidden: names of the tools dropped from ``forward``.
         withheld: number of server messages replaced by an error.
         is_bad_request: whether the message is blocked because of its form.
-        gives_list: whether the host must call ``delivered`` once the client has ``forward``.
     """
 
     forward: bytes | None = None
@@ -124,7 +123,6 @@ class Commands:
     hidden: tuple[str, ...] = ()
     withheld: int = 0
     is_bad_request: bool = False
-    gives_list: bool = False
 
     @property
     def notices(self) -> list[str]:

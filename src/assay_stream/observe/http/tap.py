@@ -204,7 +204,6 @@ class Ruled(ExchangeObserver):
         self.hides = self.enforcer.hides
         self._holds_back = False
         self._held = b""
-        self._gives_list = False
         self.note(event)
 
     def note(self, event: HttpEvent) -> None:
@@ -216,7 +215,6 @@ class Ruled(ExchangeObserver):
 
     async def inspect(self, event: HttpEvent) -> Commands | None:
         commands = await asyncio.wrap_future(self.enforcer.inspect(self.traffic, self.number, event))
-        self._gives_list |= commands is not None and commands.gives_list
         if isinstance(event, Asked):
             self.enforcer.blocked += commands is None or commands.forward is None
             return commands
@@ -228,9 +226,7 @@ class Ruled(ExchangeObserver):
         return commands
 
     def delivered(self) -> None:
-        if self._gives_list:
-            self._gives_list = False
-            self.enforcer.delivered(self.traffic, self.number)
+        self.enforcer.delivered(self.traffic, self.number)
 
 
 _log = logging.getLogger(__name__)

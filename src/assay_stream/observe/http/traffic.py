@@ -143,13 +143,13 @@ class Traffic:
             case Passed("client->server", data):
                 return Commands(data, self._from_client(exchange, data, at))
             case Passed(_, data):
-                return self._giving(exchange, self._passed(exchange, data, at))
+                return self._passed(exchange, data, at)
             case Asked(body, fields):
                 return self._rule(exchange, body, fields, at)
             case Answered(status, fields):
                 return Commands(observations=self._answered(exchange, status, fields, at))
             case Replied(body):
-                return self._giving(exchange, self._shown_whole(exchange, body, at))
+                return self._shown_whole(exchange, body, at)
             case Lost(direction):
                 return Commands(observations=self._lost(exchange, direction, at))
             case Closed(ending):
@@ -229,12 +229,6 @@ class Traffic:
             return exchange.is_refused
         line = exchange.session.read(message)
         return not line.exact or is_ambiguous(line, message, EVENT_BREAK)
-
-    @staticmethod
-    def _giving(exchange: Exchange, commands: Commands) -> Commands:
-        session = exchange.session
-        commands.gives_list = session.enforces and session.offered.awaits_delivery(exchange.number)
-        return commands
 
     def _passed(self, exchange: Exchange, data: bytes | None, at: datetime) -> Commands:
         """Return the server's bytes for the client: unchanged, or event by event for a held stream."""
