@@ -18,7 +18,6 @@ from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.observe.observation import (
     EVENT_BYTES_MAX,
     Completeness,
-    Observation,
     RawMessage,
     list_changed_event,
     loss_event,
@@ -468,57 +467,48 @@ class ListObserver:
         if assembly.too_large:
             self._publish_unreadable(_TOO_LARGE, traceparent)
             return
-        known = self._known_companions()
-        identity = self._wire.new_id(), self._wire.new_id()
+        items, known = list(assembly.items), self._known_companions()
         # If everything together is too large, the tools go without lists, but never without what every model reads.
-        for companions in (known, _Companions(instructions=known.instructions)):
-            event = self._event(identity, list(assembly.items), assembly, traceparent, companions)
-            if len(event.value) <= EVENT_BYTES_MAX:
-                is_sound = all(isinstance(tool, dict) for tool in assembly.items)
-                self._reported, self._companions = assembly if is_sound else None, known
-                chars_max, stated = self._wire.limits.instructions_chars_max, known.instructions
-                is_acceptable = len(stated) <= chars_max if isinstance(stated, str) else stated is None
-                self._publish(identity, event, is_acceptable=is_acceptable)
-                return
-        self._publish_unreadable(_TOO_LARGE, traceparent)
+        options = (items, known), (items, _Companions(instructions=known.instructions))
+        if not self._publish(assembly, traceparent, *options):
+            self._publish_unreadable(_TOO_LARGE, traceparent)
+            return
+        is_sound = all(isinstance(tool, dict) for tool in assembly.items)
+        self._reported, self._companions = assembly if is_sound else None, known
+        chars_max, stated = self._wire.limits.instructions_chars_max, known.instructions
+        is_acceptable = len(stated) <= chars_max if isinstance(stated, str) else stated is None
+        self._wire.counts.refused_snapshots += not is_acceptable
 
     def _publish_unreadable(self, tools: Any, traceparent: str | None) -> None:
         """Publish a snapshot that must be rejected: its tools are not an array of sound JSON."""
-        identity = self._wire.new_id(), self._wire.new_id()
-        event = self._event(identity, tools, _UNMATCHED, traceparent, _Companions())
-        if len(event.value) > EVENT_BYTES_MAX:
-            event = self._event(identity, _TOO_LARGE, _UNMATCHED, traceparent, _Companions())
-        self._publish(identity, event, is_acceptable=False)
+        self._publish(_UNMATCHED, traceparent, (tools, _Companions()), (_TOO_LARGE, _Companions()))
+        self._wire.counts.refused_snapshots += 1
 
-    def _publish(self, identity: tuple[str, str], event: Observation, *, is_acceptable: bool) -> None:
-        self.offered.snapshot = identity[0], self._wire.at
-        self._announced_at, self._is_miss_recorded, self._newest = None, False, None
-        self._wire.counts.snapshots += 1
-        self._wire.counts.refused_snapshots += not is_acceptable
-        self._wire.found.append(event)
-
-    def _event(
-        self,
-        identity: tuple[str, str],
-        tools: Any,
-        assembly: Assembly,
-        traceparent: str | None,
-        companions: _Companions,
-    ) -> Observation:
-        is_partial = self._wire.filtered and assembly.completeness == "complete"
-        return snapshot_event(
-            self._wire.vantage,
-            event_id=identity[1],
-            snapshot_id=identity[0],
-            observed_at=self._wire.at,
-            completeness="partial" if is_partial else assembly.completeness,
-            tools=tools,
-            protocol_version=self._protocol_version,
-            **companions._asdict(),
-            hidden=[tool._asdict() for tool in assembly.hidden],
-            ttl_ms=assembly.ttl_ms,
-            traceparent=traceparent,
-        )
+    def _publish(self, assembly: Assembly, traceparent: str | None, *options: tuple[Any, _Companions]) -> bool:
+        """Publish a snapshot with the first tools and companions that fit into a record; return False if none do."""
+        wire, snapshot_id, event_id = self._wire, self._wire.new_id(), self._wire.new_id()
+        is_partial = wire.filtered and assembly.completeness == "complete"
+        for tools, companions in options:
+            event = snapshot_event(
+                wire.vantage,
+                event_id=event_id,
+                snapshot_id=snapshot_id,
+                observed_at=wire.at,
+                completeness="partial" if is_partial else assembly.completeness,
+                tools=tools,
+                protocol_version=self._protocol_version,
+                **companions._asdict(),
+                hidden=[tool._asdict() for tool in assembly.hidden],
+                ttl_ms=assembly.ttl_ms,
+                traceparent=traceparent,
+            )
+            if len(event.value) <= EVENT_BYTES_MAX:
+                self.offered.snapshot = snapshot_id, wire.at
+                self._announced_at, self._is_miss_recorded, self._newest = None, False, None
+                wire.counts.snapshots += 1
+                wire.found.append(event)
+                return True
+        return False
 
     def _known_companions(self) -> _Companions:
         return _Companions(self._companion(_PROMPTS), self._companion(_TEMPLATES), self._instructions)
