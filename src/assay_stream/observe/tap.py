@@ -48,7 +48,7 @@ from assay_stream.observe.session import (
     session_maker,
 )
 from assay_stream.observe.sinks import Sink
-from assay_stream.observe.wire import NOT_RULED_ON, Direction, failure, said
+from assay_stream.observe.wire import NOT_RULED_ON, Direction, WireStats, failure, said
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
@@ -75,6 +75,12 @@ _REPLY_LOGGED_BYTES = 100
 """Long enough for the id."""
 
 _log = logging.getLogger(__name__)
+
+
+def report_missed(stats: WireStats, where: str = "", **more: int) -> None:
+    """Log what could not be observed, if there is anything."""
+    if stats.missed_lines or stats.refused_snapshots or stats.evicted_requests or any(more.values()):
+        _log.warning("not everything could be observed%s (docs/tap.md): %s", where, said(stats, **more))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -105,6 +111,18 @@ class Inspector:
                 _log.warning("%s", notice)
         self.withheld += commands.withheld
         return commands
+
+    def report(self, **more: int) -> None:
+        """Log the counts that are not 0."""
+        counts = {
+            "times that inspecting failed": self.failures,
+            "messages not passed on to the server": self.blocked,
+            "replies to the client dropped, since the server did not end its line": self.unanswered,
+            "messages of the server withheld from the client": self.withheld,
+        }
+        for what, count in (counts | {name.replace("_", " "): count for name, count in more.items()}).items():
+            if count:
+                _log.warning("%s: %d", what, count)
 
     def _is_news(self, notice: str) -> bool:
         """Return True the first time: a server sends lists, with names that it makes up, as often as it likes."""
@@ -539,7 +557,8 @@ async def run_tap(
         await asyncio.to_thread(host.close, _WATCH_LIMIT_S)
         # Also lets the loop take in what the pumps' threads have passed to it.
         await asyncio.to_thread(inward.join, _INWARD_LIMIT_S)
-        _report(session, host)
+        report_missed(session.stats)
+        host.report()
     code = process.returncode
     return code if code >= 0 else 128 - code
 
@@ -562,28 +581,23 @@ def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> sub
 def _pumps(
     process: subprocess.Popen[bytes], host: Watch | Enforcer, stdin: int, stdout: int, ended: Callable[[], None]
 ) -> tuple[Pump, Pump]:
-    def inward_done() -> None:
-        host.ended("client->server")
-        _close(process.stdin)
-        _let_go(stdin, os.O_RDONLY)
+    def pump(source: int, way: Direction, pipe: IO[bytes], descriptor: int, mode: int) -> Pump:
+        def done() -> None:
+            host.ended(way)
+            with contextlib.suppress(OSError):
+                pipe.close()
+            _let_go(descriptor, mode)
+            if way == "server->client":
+                ended()
 
-    def outward_done() -> None:
-        host.ended("server->client")
-        _close(process.stdout)
-        _let_go(stdout, os.O_WRONLY)
-        ended()
+        return Pump(source, lambda data: host.receive(way, data), done=done, name=f"assay-stream {way}")
 
-    def pump(source: int, direction: Direction, done: Callable[[], None]) -> Pump:
-        return Pump(source, lambda data: host.receive(direction, data), done=done, name=f"assay-stream {direction}")
-
-    assert process.stdout is not None  # noqa: S101 - it was started with pipes
-    return (pump(stdin, "client->server", inward_done), pump(process.stdout.fileno(), "server->client", outward_done))
-
-
-def _close(pipe: IO[bytes] | None) -> None:
-    if pipe is not None:
-        with contextlib.suppress(OSError):
-            pipe.close()
+    server_input, server_output = process.stdin, process.stdout
+    assert server_input is not None and server_output is not None  # noqa: S101, PT018 - it was started with pipes
+    return (
+        pump(stdin, "client->server", server_input, stdin, os.O_RDONLY),
+        pump(server_output.fileno(), "server->client", server_output, stdout, os.O_WRONLY),
+    )
 
 
 def _let_go(descriptor: int, mode: int) -> None:
@@ -642,15 +656,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _report(session: Session, host: Watch | Enforcer) -> None:
-    stats = session.stats
-    if host.failures or stats.missed_lines or stats.refused_snapshots or stats.evicted_requests:
-        _log.warning("not everything could be observed (docs/tap.md): %s", said(stats, failures=host.failures))
-    if host.blocked:
-        _log.warning("lines not passed on to the server: %d", host.blocked)
-    if host.unanswered:
-        _log.warning("replies to the client dropped, since the server did not end its line: %d", host.unanswered)
-    if host.withheld:
-        _log.warning("lines of the server withheld from the client: %d", host.withheld)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-import logging
 import math
 import secrets
 import ssl
@@ -33,8 +32,8 @@ from assay_stream.observe.http.upstreams import Client, Upstream, routes
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Commands, session_maker
 from assay_stream.observe.sinks import Sink
-from assay_stream.observe.tap import STEP_BYTES, Backlog, Inspector
-from assay_stream.observe.wire import Direction, said
+from assay_stream.observe.tap import STEP_BYTES, Backlog, Inspector, report_missed
+from assay_stream.observe.wire import Direction
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
@@ -229,9 +228,6 @@ class Ruled(ExchangeObserver):
         self.enforcer.delivered(self.traffic, self.number)
 
 
-_log = logging.getLogger(__name__)
-
-
 async def run_http_tap(
     upstreams: Sequence[Upstream],
     listener: Listener,
@@ -292,23 +288,8 @@ async def run_http_tap(
             await client.close()
         finally:
             await asyncio.to_thread(inspector.close)
-            _report(inspector, traffic, proxy)
-
-
-def _report(inspector: HttpWatch | HttpEnforcer, traffic: Mapping[str, Traffic], proxy: Proxy) -> None:
-    for path, each in traffic.items():
-        connections, stats = each.connections, each.connections.stats
-        if stats.missed_lines or stats.refused_snapshots or stats.evicted_requests or connections.evicted:
-            found = said(stats, evicted_connections=connections.evicted)
-            _log.warning("not everything could be observed under %s (docs/tap.md): %s", path, found)
-    if inspector.failures:
-        _log.warning("inspecting failed %d times", inspector.failures)
-    counts = {
-        "requests failed in the tap": proxy.failures,
-        "requests were not passed on": inspector.blocked,
-        "messages of servers were withheld": inspector.withheld,
-        "exchanges were not observed": inspector.missed_exchanges if isinstance(inspector, HttpWatch) else 0,
-    }
-    for what, count in counts.items():
-        if count:
-            _log.warning("%d %s", count, what)
+            for path, each in traffic.items():
+                evicted = each.connections.evicted
+                report_missed(each.connections.stats, f" under {path}", evicted_connections=evicted)
+            missed = inspector.missed_exchanges if isinstance(inspector, HttpWatch) else 0
+            inspector.report(requests_failed_in_the_tap=proxy.failures, exchanges_not_observed=missed)
