@@ -158,19 +158,15 @@ class DeliveryQueue:
         """Queue an observation, or count it as dropped and return why."""
         limits, size_bytes = self._limits, observation.size_bytes
         share = 0.75 if observation.kind == "call" else 1.0
-        reason: DropReason | None = None
         if size_bytes > limits.record_bytes_max:
-            reason = "too_large"
-        elif (
+            return self._drop(observation, "too_large")
+        if (
             self._queue_bytes + size_bytes > limits.queue_bytes_max * share
             or len(self._queue) + 1 > limits.queue_records_max * share
         ):
-            reason = "queue_full"
-        if reason is None:
-            self._append([observation])
-        else:
-            self._drop(observation, reason)
-        return reason
+            return self._drop(observation, "queue_full")
+        self._append([observation])
+        return None
 
     def is_anything_left(self, *, connected: bool) -> bool:
         """Return True if anything waits; loss counts matter only while connected."""
@@ -267,13 +263,13 @@ class DeliveryQueue:
         for _ in range(count):
             self._queue_bytes -= self._queue.popleft().size_bytes
 
-    def _drop(self, observation: Observation, reason: DropReason) -> None:
+    def _drop(self, observation: Observation, reason: DropReason) -> DropReason:
         self.dropped[reason] += 1
-        if _LOSS in observation.value[:_LOSS_WITHIN]:
-            return  # counts would be counted for ever
         whose = (observation.key, dict(observation.headers).get(OBSERVER_HEADER, b""))
-        if whose in self._losses or len(self._losses) < self._limits.losses_max:
+        is_count = _LOSS in observation.value[:_LOSS_WITHIN]  # these would be counted for ever
+        if not is_count and (whose in self._losses or len(self._losses) < self._limits.losses_max):
             self._losses.setdefault(whose, Counter())[observation.kind] += 1
+        return reason
 
     def _queue_losses(self) -> None:
         with self.lock:
