@@ -365,7 +365,6 @@ def extmcp(
                 prefixes=prefixes,
                 servers=servers,
                 context_key=b"" if key is None else key.get_secret_value().encode(),
-                enforces=enforce,
             )
             grpc_server, port = answers.serve(listen, tls=tls, client_ca=ca)
             say(f"{listen.rpartition(':')[0]}:{port}: ExtMcp for agentgateway")

@@ -116,7 +116,6 @@ class ExtMcp:
     prefixes: Prefixes
     servers: Mapping[str, str]
     context_key: bytes = b""
-    enforces: bool = False
     monotonic_s: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -189,7 +188,7 @@ class ExtMcp:
         token = str(uuid.uuid4())
         asked = self.feed.ask(
             CALL,
-            lambda: call_of(request, strictly=self.enforces),
+            lambda: call_of(request, strictly=self.feed.rule is not None),
             view=self._view(request, self.servers.get(names[0], names[0])),
             call_id=token,
         )
@@ -206,7 +205,7 @@ class ExtMcp:
         return answer
 
     def _unruled(self, code: str, why: str) -> Any:
-        if not self.enforces:
+        if self.feed.rule is None:
             return passed("McpRequestResult")
         return refused(INVALID, f"assay-stream: {why}", {"code": code})
 
