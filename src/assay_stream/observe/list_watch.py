@@ -325,7 +325,7 @@ class ListWatch:
     servers: Sequence[ListedServer]
     _: KW_ONLY
     publish: Callable[[Observation], object]
-    client: Client | None
+    client: Client
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     limits: ListingLimits = LISTING_LIMITS
 
@@ -426,10 +426,8 @@ class ListWatch:
     async def _connect(self, server: ListedServer, conversation: Conversation, stack: AsyncExitStack) -> None:
         if server.url is None:
             conversation.transport = await StdioTransport.open(server, conversation)
-        elif self.client is not None:
-            conversation.transport = await HttpTransport.open(server, self.client, conversation)
         else:
-            raise AssertionError("a server with a URL needs a client")
+            conversation.transport = await HttpTransport.open(server, self.client, conversation)
         stack.push_async_callback(_closed, conversation.transport)
 
     def _broken_s(self, watched: Watched, listening: asyncio.Task[None] | None) -> float:
