@@ -30,7 +30,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING
@@ -48,7 +48,7 @@ from assay_stream.observe.session import (
     session_maker,
 )
 from assay_stream.observe.sinks import Sink
-from assay_stream.observe.wire import NOT_RULED_ON, Direction, WireStats, failure, said
+from assay_stream.observe.wire import NOT_RULED_ON, Direction, WireStats, failure
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
@@ -80,7 +80,9 @@ _log = logging.getLogger(__name__)
 def report_missed(stats: WireStats, where: str = "", **more: int) -> None:
     """Log what could not be observed, if there is anything."""
     if stats.missed_lines or stats.refused_snapshots or stats.evicted_requests or any(more.values()):
-        _log.warning("not everything could be observed%s (docs/tap.md): %s", where, said(stats, **more))
+        counts = (stats.as_dict() | more).items()
+        found = ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in counts if count)
+        _log.warning("not everything could be observed%s (docs/tap.md): %s", where, found)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -494,9 +496,6 @@ async def run_tap(
     sink: Sink,
     stdin: int = 0,
     stdout: int = 1,
-    environment: Mapping[str, str] | None = None,
-    clock: Callable[[], datetime] | None = None,
-    new_id: Callable[[], str] | None = None,
     rule: Rule | None = None,
     hide: bool = False,
 ) -> int:
@@ -511,14 +510,13 @@ async def run_tap(
     Raises:
         ConfigurationError: ``server_not_started``.
     """
-    clock = clock or functools.partial(datetime.now, UTC)
-    new_id = new_id or (lambda: str(uuid.uuid4()))
+    clock = functools.partial(datetime.now, UTC)
     loop = asyncio.get_running_loop()
-    process = _start(command, environment)
+    process = _start(command)
 
     assert process.stdin is not None  # noqa: S101 - it was started with pipes
     server_input = process.stdin.fileno()
-    session = session_maker(rule, hide=hide)(vantage, session_id=new_id(), new_id=new_id)
+    session = session_maker(rule, hide=hide)(vantage, session_id=str(uuid.uuid4()), new_id=lambda: str(uuid.uuid4()))
     host: Watch | Enforcer
     if rule is None:
         target = {"client->server": server_input, "server->client": stdout}
@@ -563,13 +561,13 @@ async def run_tap(
     return code if code >= 0 else 128 - code
 
 
-def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
     if not command:
         raise ConfigurationError("server_not_started", "no command given: write it after --")
     try:
         # In our own process group: a client that ends the group ends the server too.
         return subprocess.Popen(  # noqa: S603 - running the operator's command is what a tap is for
-            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0
+            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it contains a null character"
