@@ -182,12 +182,7 @@ class HttpEnforcer(Inspector):
         return self._threads[traffic].submit(step)
 
     def delivered(self, traffic: Traffic, number: int) -> None:
-        def step() -> None:
-            exchange = traffic.exchanges.get(number)
-            if exchange is not None:
-                exchange.session.offered.delivered(number)
-
-        self._threads[traffic].submit(step)
+        self._threads[traffic].submit(traffic.delivered, number)
 
 
 @dataclass(eq=False, repr=False)

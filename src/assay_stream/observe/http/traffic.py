@@ -165,6 +165,12 @@ class Traffic:
             exchange.session.offered.doubt()
         return Commands()
 
+    def delivered(self, number: int) -> None:
+        """Record that the client has what was given it of an exchange."""
+        exchange = self.exchanges.get(number)
+        if exchange is not None:
+            exchange.session.offered.delivered(number)
+
     def missed(self, exchanges: int, at: datetime) -> list[Observation]:
         """Return the loss events of exchanges that passed uninspected. Contents unknown, each counts as a call."""
         return [loss_event(self.vantage, event_id=self.new_id(), observed_at=at, lists=0, calls=exchanges)]
