@@ -30,8 +30,10 @@ TOOLS = "tools/list"
 _PROMPTS = "prompts/list"
 _TEMPLATES = "resources/templates/list"
 _MEMBERS = {TOOLS: "tools", _PROMPTS: "prompts", _TEMPLATES: "resourceTemplates"}
-METHODS = frozenset(_MEMBERS)
-"""The list requests followed here."""
+_GREETINGS = ("initialize", "server/discover")
+"""Requests whose result describes the server and instructs the model. The second came with MCP 2026-07-28."""
+METHODS = frozenset((*_MEMBERS, *_GREETINGS))
+"""The requests followed here."""
 
 LIST_CHANGED = "notifications/tools/list_changed"
 _REPEATED_AFTER = timedelta(seconds=30)
@@ -224,7 +226,7 @@ class Offered:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request for a list.
+    """A request for a list, or a greeting.
 
     Args:
         doubts: their count when the list began.
@@ -266,6 +268,8 @@ class ListObserver:
         self._tools_requests = Pending[_Request](wire.pending_max + 1)
         self._unanswered = Pending[_Request](wire.pending_max + 1)
         """Those of ``_tools_requests`` that got no response that some clients accept."""
+        self._greetings = Pending[_Request](wire.pending_max + 1)
+        """Those for what the server says of itself."""
         self._protocol_version: str | None = None
         self._reported: Assembly | None = None
         """The tools of the latest acceptable snapshot."""
@@ -284,7 +288,7 @@ class ListObserver:
         if isinstance(version, str) and 1 <= len(version) <= 64 and version.isascii():
             self._protocol_version = version
 
-    def greeted(self, result: Any) -> None:
+    def _greeted(self, result: Any) -> None:
         if not isinstance(result, dict):
             return  # An error: the client knows no more than before.
         self.note_version(result.get("protocolVersion"))
@@ -302,8 +306,10 @@ class ListObserver:
         self._publish_companions()
 
     def greeting_missed(self) -> None:
-        self._instructions = _MISSED
-        self._publish_companions()
+        """Record that an uninspected line may have been a greeting's answer."""
+        if self._greetings.latest_in(self._wire.exchange) is not None:
+            self._instructions = _MISSED
+            self._publish_companions()
 
     def request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> None:
         trace = trace_of(meta_of(params).get("traceparent"))
@@ -326,6 +332,9 @@ class ListObserver:
         request = self.forget(key)
         if request is None:
             return False
+        if request.method in _GREETINGS:
+            self._greeted(message.get("result"))
+            return True
         if request.method == TOOLS and request.answered:
             self.offered.doubt()
         if not same_id:
@@ -383,6 +392,7 @@ class ListObserver:
     def forget(self, key: RequestKey) -> _Request | None:
         self._tools_requests.take(key)
         self._unanswered.take(key)
+        self._greetings.take(key)
         return self._requests.take(key)
 
     def orphan(self, key: RequestKey) -> None:
@@ -447,6 +457,8 @@ class ListObserver:
             self._is_miss_recorded = True
 
     def _put(self, key: RequestKey, request: _Request) -> None:
+        if request.method in _GREETINGS:
+            self._greetings.put(key, request)
         if request.method == TOOLS:
             self._tools_requests.put(key, request)
             if not request.answered:
