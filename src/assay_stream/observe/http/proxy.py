@@ -218,6 +218,7 @@ class Proxy:
 
     def __post_init__(self) -> None:
         self._in_progress = 0
+        self._hosts = self.listener.hosts_served
         self._holding = Holding(self.limits.kept_bytes_max)
         self._unreached: set[str] = set()
 
@@ -257,12 +258,11 @@ class Proxy:
 
     def _check(self, request: web.Request) -> None:
         """Prevent browser pages from reaching servers through the tap (MCP, Streamable HTTP, security warning)."""
-        host, origin, listener = request.headers.get("Host", ""), request.headers.get("Origin"), self.listener
-        if listener.hosts_served and not is_host_served(host, listener.hosts_served):
+        host, origin = request.headers.get("Host", ""), request.headers.get("Origin")
+        if self._hosts and not is_host_served(host, self._hosts):
             raise HttpProblem("host_not_served")
-        if origin is not None and not is_origin_served(
-            origin, host, listener.origins, is_loopback=listener.is_loopback
-        ):
+        origins, is_loopback = self.listener.origins, self.listener.is_loopback
+        if origin is not None and not is_origin_served(origin, host, origins, is_loopback=is_loopback):
             raise HttpProblem("origin_not_served")
 
     async def _exchange(self, request: web.Request, upstream: Upstream, url: str, query: str) -> web.StreamResponse:
