@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from assay_stream.bindings.controls import PinsInForce, Ruling, VerdictTable, check_pins
-from assay_stream.observe.gate import Rule, gate_class
+from assay_stream.observe.gate import Gate, HidingGate, Rule
 from assay_stream.observe.session import ClientSaid, Commands, Missed, ServerSaid
 from assay_stream.observe.wire import Direction
 from assay_stream.registry.step import verdict_key
@@ -72,8 +72,9 @@ class Connection:
 
     def __init__(self, table: VerdictTable | None = None, *, hide: bool = False, cut: bool = True) -> None:
         self.table = table or VerdictTable()
-        self.gate = gate_class(hide)(THE_VANTAGE, **counted_ids(), decide=self.rule)
-        self._pieces = InPieces(gate_class(hide)(THE_VANTAGE, **counted_ids(), decide=self._again)) if cut else None
+        gate = HidingGate if hide else Gate
+        self.gate = gate(THE_VANTAGE, **counted_ids(), decide=self.rule)
+        self._pieces = InPieces(gate(THE_VANTAGE, **counted_ids(), decide=self._again)) if cut else None
         self.asked: list[tuple[str, Fingerprint | None]] = []
 
     def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None) -> Ruling:

@@ -424,9 +424,9 @@ def fetch(
     target = sys.stdout.buffer if output == STANDARD_INPUT else output
     deliver([event], target, bootstrap_servers)
     if fetched.error_code is not None:
-        say(f"{fetched.error_code}: {fetched.url}: {fetched.detail}; the failure is published")
+        say(f"{fetched.error_code}: {fetched.fetched_from}: {fetched.detail}; the failure is published")
     else:
-        say(f"published the document of {fetched.url}")
+        say(f"published the document of {fetched.fetched_from}")
     return fetched.error_code is not None
 
 

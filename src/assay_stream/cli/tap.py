@@ -101,7 +101,7 @@ class HttpOptions:
             tls=tls,
             upstream_tls=upstream_tls,
             hosts=frozenset(name.lower() for name in self.allow_host or ()),
-            origins=frozenset(self.allow_origin or ()),
+            origins=frozenset(origin.lower() for origin in self.allow_origin or ()),
             context_key=b"" if key is None else key.get_secret_value().encode(),
         )
 
@@ -365,7 +365,6 @@ def extmcp(
                 prefixes=prefixes,
                 servers=servers,
                 context_key=b"" if key is None else key.get_secret_value().encode(),
-                enforces=enforce,
             )
             grpc_server, port = answers.serve(listen, tls=tls, client_ca=ca)
             say(f"{listen.rpartition(':')[0]}:{port}: ExtMcp for agentgateway")

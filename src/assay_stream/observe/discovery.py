@@ -13,7 +13,7 @@ import asyncio
 import re
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -52,7 +52,7 @@ _IN_AN_EVENT = replace(DEFAULT_LIMITS, depth_max=DEFAULT_LIMITS.depth_max - 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """The result of one attempt to fetch a discovery document.
+    """The result of one attempt to fetch a discovery document, in the order and under the names of its event.
 
     Args:
         domain: the requested domain, ``host`` or ``host:port``.
@@ -62,11 +62,11 @@ class Fetched:
     """
 
     domain: str
-    url: str
     status: Literal["observed", "fetch_failed"]
     document: dict[str, Any] | None = None
     error_code: SchemaPinErrorCode | None = None
     detail: str = ""
+    fetched_from: str
     revocations: dict[str, Any] | None = None
 
 
@@ -106,28 +106,28 @@ async def fetch_well_known(
     except OSError as error:
         why = f"{ca_file} cannot be used as CA certificates (PEM): {error.strerror}"
         raise ConfigurationError("bad_tls_file", why) from None
-    found = Fetched(domain=domain, url=visit.url, status="observed")
+    found = Fetched(domain=domain, fetched_from=visit.url, status="observed")
     try:
         async with asyncio.timeout(timeout_s), open_session(context, aiohttp.ClientTimeout(total=timeout_s)) as session:
             document = _checked(await visit.get(session), parse_well_known)
-            found = replace(found, url=visit.url, document=document)
+            found = replace(found, fetched_from=visit.url, document=document)
             endpoint = parse_well_known(document).revocation_endpoint
             if endpoint is None:
                 return found
             visit = _Visit(_same_host(endpoint, allowed, None, **_REVOKED))
             raw = await visit.get(session)
         try:
-            return replace(found, url=visit.url, revocations=_checked(raw, parse_revocations))
+            return replace(found, fetched_from=visit.url, revocations=_checked(raw, parse_revocations))
         except _RefusedError as error:
             raise _RefusedError(f"the revocation document is refused: {error}", document) from None
     except _RefusedError as error:
         # As observed: it must not look like a network failure.
         code, detail, document_or_none = SchemaPinErrorCode.DISCOVERY_INVALID, str(error), error.document
-        return replace(found, url=visit.url, document=document_or_none, error_code=code, detail=detail)
+        return replace(found, fetched_from=visit.url, document=document_or_none, error_code=code, detail=detail)
     except (_FailedError, TimeoutError, aiohttp.ClientError, OSError, UnicodeError) as error:
         return Fetched(
             domain=domain,
-            url=visit.url,
+            fetched_from=visit.url,
             status="fetch_failed",
             error_code=SchemaPinErrorCode.DISCOVERY_FETCH_FAILED,
             detail=_reason(error, timeout_s),
@@ -143,17 +143,9 @@ def well_known_url(domain: str) -> str:
 
 
 def discovery_event(vantage: Vantage, fetched: Fetched, *, event_id: str, observed_at: datetime) -> Observation:
-    data = {
-        "server_id": vantage.server_id,
-        "domain": fetched.domain,
-        "status": fetched.status,
-        "document": fetched.document,
-        "error_code": fetched.error_code,
-        "detail": fetched.detail,
-        "fetched_from": fetched.url,
-    }
-    if fetched.revocations is not None:
-        data["revocations"] = fetched.revocations
+    data = {"server_id": vantage.server_id, **asdict(fetched)}
+    if fetched.revocations is None:
+        del data["revocations"]
     return control_event(vantage.source, DISCOVERY_TYPE, data, event_id=event_id, at=observed_at)
 
 

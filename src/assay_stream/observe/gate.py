@@ -20,7 +20,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from itertools import islice
 from types import MappingProxyType
@@ -78,8 +78,8 @@ _WITHHELD = {
 }
 
 
-def fingerprints_kept() -> ContentCache[Fingerprint]:
-    return ContentCache(_DEFINITIONS_KEPT)
+_fingerprints: ContentCache[Fingerprint] = ContentCache(_DEFINITIONS_KEPT)
+"""By content, so that it does not matter whose: most sessions with a server are given the same list."""
 
 
 @dataclass(eq=False, repr=False)
@@ -89,7 +89,6 @@ class Gate(Session):
     Args:
         decide: what to do with a call.
         over_http: whether messages are bodies and server-sent events instead of lines.
-        digested: fingerprint cache shared by the gates of a server, which all run in one thread.
     """
 
     enforces: ClassVar[bool] = True
@@ -97,7 +96,6 @@ class Gate(Session):
     _: KW_ONLY
     decide: Rule
     over_http: bool = False
-    digested: ContentCache[Fingerprint] = field(default_factory=fingerprints_kept)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -172,14 +170,14 @@ class Gate(Session):
         vantage = self.vantage
         scope = vantage.server_id if vantage.server_scoped else None
         content = content_key(tool, scope)
-        found = self.digested.get(content) if content else None
+        found = _fingerprints.get(content) if content else None
         if found is None:
             try:
                 found = fingerprint(tool, server_id=scope)
             except InputError:
                 found = UNREADABLE
             if content:
-                self.digested.put(content, found)
+                _fingerprints.put(content, found)
         return found
 
     def _why(self, message: Mapping[str, Any], ruling: Ruling | None) -> dict[str, Any]:
@@ -320,10 +318,6 @@ class HidingGate(Gate):
         answers = [{"jsonrpc": "2.0", "id": each, "error": error} for each in ids or (None,)]
         text = json.dumps(answers if line.batch else answers[0], allow_nan=False).encode()
         return Commands(text, observations, withheld=1)
-
-
-def gate_class(hide: bool) -> type[Gate]:
-    return HidingGate if hide else Gate
 
 
 def _name_of(tool: Any) -> str:

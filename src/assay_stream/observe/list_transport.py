@@ -13,7 +13,7 @@ import signal
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, ValidationInfo, model_validator
@@ -21,10 +21,13 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, 
 from assay_stream import __version__
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.local import no_field
-from assay_stream.limits import LISTING_LIMITS, ListingLimits
+from assay_stream.limits import LISTING_LIMITS
 from assay_stream.observe.http.messages import EventStream, Opaque, body_of, first
 from assay_stream.observe.http.upstreams import Client, ResponseHead, UpstreamError, is_endpoint
 from assay_stream.observe.observation import Vantage
+
+if TYPE_CHECKING:
+    from assay_stream.observe.list_watch import Conversation
 
 _OF_TRANSPORT = frozenset(
     ("host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection", "accept")
@@ -160,31 +163,6 @@ class ServerRefusedError(ListingError):
     """The server answered with an error."""
 
 
-class Hearer(Protocol):
-    """What a transport delivers a server's messages to: ``list_watch.Conversation``."""
-
-    limits: ListingLimits
-
-    async def heard(self, raw: bytes | None) -> bool:
-        """Handle a message, ``None`` for an unreadable one; return True if it was a response."""
-
-    def end(self, reason: str = "ended") -> None:
-        """Fail pending requests with ``reason``: the connection is closed."""
-
-
-class Transport(Protocol):
-    """Sends messages to one server."""
-
-    async def send(self, raw: bytes, *, method: str | None, version: str | None, expects_answer: bool) -> None:
-        """Send a message, and hear the response if it comes on the same exchange; raises ``ListingError``."""
-
-    async def listen(self, version: str) -> None:
-        """Receive unsolicited messages until the stream ends; raises ``ListingError``."""
-
-    async def close(self) -> None:
-        """Close the connection, within a time limit."""
-
-
 def read_credential(file: Path) -> str:
     """Return a file's content without its final line feed, fit for a header or variable."""
     try:
@@ -213,14 +191,14 @@ class StdioTransport:
     process: asyncio.subprocess.Process
     reader: asyncio.StreamReader
     pipe: asyncio.ReadTransport
-    conversation: Hearer
+    conversation: Conversation
     _failure: ListingError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def open(cls, server: ListedServer, conversation: Hearer) -> StdioTransport:
+    async def open(cls, server: ListedServer, conversation: Conversation) -> StdioTransport:
         environment = await asyncio.to_thread(environment_of, server, os.environ)
         ours, theirs = os.pipe()
         reader = asyncio.StreamReader()
@@ -247,6 +225,7 @@ class StdioTransport:
         return cls(process, reader, pipe, conversation)
 
     async def send(self, raw: bytes, *, method: str | None, version: str | None, expects_answer: bool) -> None:  # noqa: ARG002
+        """Send a message; its answer comes on the server's only stream. Raises ``ListingError``."""
         if self._reading.done() and self._failure is not None:
             raise self._failure
         writer = self.process.stdin
@@ -308,13 +287,13 @@ class HttpTransport:
 
     url: str
     client: Client
-    conversation: Hearer
+    conversation: Conversation
     credential: tuple[str, str] | None
     _session_id: str | None = field(default=None, init=False)
     _version: str | None = field(default=None, init=False)
 
     @classmethod
-    async def open(cls, server: ListedServer, client: Client, conversation: Hearer) -> HttpTransport:
+    async def open(cls, server: ListedServer, client: Client, conversation: Conversation) -> HttpTransport:
         credential = None
         if server.token_file is not None:
             token = await asyncio.to_thread(read_credential, server.token_file)
@@ -323,6 +302,7 @@ class HttpTransport:
         return cls(server.url or "", client, conversation, credential)
 
     async def send(self, raw: bytes, *, method: str | None, version: str | None, expects_answer: bool) -> None:
+        """Send a message, and hear the answer if it comes on the same exchange; raises ``ListingError``."""
         self._version = version
         more = [("Content-Type", "application/json")]
         if version == MODERN and method is not None:
@@ -337,6 +317,7 @@ class HttpTransport:
                 await self._hear(answer, listens=method == "subscriptions/listen")
 
     async def listen(self, version: str) -> None:
+        """Hear unsolicited messages until the stream ends; raises ``ListingError``."""
         self._version = version
         async with self._request("GET", None, []) as answer:
             if answer.status >= 400:

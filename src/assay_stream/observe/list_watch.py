@@ -28,10 +28,11 @@ import secrets
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 from assay_stream import __version__
@@ -46,11 +47,10 @@ from assay_stream.observe.list_transport import (
     ListingError,
     ServerRefusedError,
     StdioTransport,
-    Transport,
 )
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Session
-from assay_stream.observe.wire import BLANKS, is_response, request_key
+from assay_stream.observe.wire import BLANKS, is_response
 
 _THREAD_FROM_BYTES = 64 * 1024
 """Longer messages are parsed in a thread, so that one server's cannot delay the others."""
@@ -67,26 +67,23 @@ class Conversation:
     """A connection from handshake to close.
 
     Args:
-        observer: one per server, for all its connections: it remembers whether there were instructions.
-        number: the first id of a request; ids are unique over all connections of the observer.
-        is_modern: whether the server speaks MCP 2026-07-28, as far as known; ``False`` skips ``server/discover``.
+        watched: the server, and what outlasts its connections.
     """
 
-    observer: Session
+    watched: Watched
     _: KW_ONLY
     publish: Callable[[Observation], object]
     clock: Callable[[], datetime]
-    number: int = 1
-    is_modern: bool = True
     limits: ListingLimits = LISTING_LIMITS
 
     def __post_init__(self) -> None:
+        self.observer = self.watched.observer
         self.version: str | None = None
         self.changed = asyncio.Event()
         """Set when the server announces a change."""
         self.ttl_s: float | None = None
         """How long the server lets clients cache its tools."""
-        self.transport: Transport | None = None
+        self.transport: StdioTransport | HttpTransport | None = None
         self._capabilities: Mapping[str, Any] = {}
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._held: list[Observation] = []
@@ -101,7 +98,7 @@ class Conversation:
     @property
     def is_probing(self) -> bool:
         """Whether the server's protocol era is still unknown."""
-        return self.is_modern and self.version is None
+        return self.watched.is_modern and self.version is None
 
     async def list_all(self) -> None:
         """Greet the server, request all lists, and publish them, also where that ends with an error."""
@@ -123,7 +120,7 @@ class Conversation:
 
     async def listen(self) -> None:
         """Set ``changed`` for each announcement until the connection ends; raises ``ListingError``."""
-        if self.is_modern:
+        if self.watched.is_modern:
             wanted = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
             await self._ask("subscriptions/listen", {"notifications": wanted}, limit_s=None)
         elif self.transport is not None:
@@ -172,14 +169,12 @@ class Conversation:
 
     def end(self, reason: str = "ended") -> None:
         for number in list(self._waiting):
-            key = request_key(number)
-            if key is not None:
-                self.observer.unanswered(key, "upstream_failed", self.clock())
+            self.observer.unanswered((False, number), "upstream_failed", self.clock())
         self._fail(reason)
         self._flush()
 
     async def _greet(self) -> None:
-        if self.is_modern:
+        if self.watched.is_modern:
             try:
                 found = await self._ask("server/discover", {}, limit_s=self.limits.probe_limit_s)
             except ServerRefusedError:
@@ -193,7 +188,7 @@ class Conversation:
                 self.version = MODERN
                 self._note_capabilities(found)
                 return
-            self.is_modern = False
+            self.watched.is_modern = False
         if self.version is not None:
             return
         greeting = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": _CLIENT}
@@ -224,8 +219,8 @@ class Conversation:
 
     async def _ask(self, method: str, params: dict[str, Any], *, limit_s: float | None = -1.0) -> dict[str, Any]:
         """Send a request and return its result; ``limit_s=None`` waits forever."""
-        number, self.number = self.number, self.number + 1
-        if self.is_modern:
+        number = next(self.watched.numbers)
+        if self.watched.is_modern:
             prefix = "io.modelcontextprotocol/"
             meta = {"protocolVersion": MODERN, "clientInfo": _CLIENT, "clientCapabilities": {}}
             params = {**params, "_meta": {prefix + name: value for name, value in meta.items()}}
@@ -240,10 +235,9 @@ class Conversation:
             raise ListingError("silent") from None
         finally:
             self._waiting.pop(number, None)
-            key = request_key(number)
-            if not answer.done() and key is not None:
-                self.observer.unanswered(key, "no_response", self.clock())
-            elif answer.done() and not answer.cancelled():
+            if not answer.done():
+                self.observer.unanswered((False, number), "no_response", self.clock())
+            elif not answer.cancelled():
                 answer.exception()  # whoever asked may be gone
         if "error" in response:
             raise ServerRefusedError("refused")
@@ -255,7 +249,7 @@ class Conversation:
     async def _send(self, message: Mapping[str, Any], method: str | None) -> None:
         raw = json.dumps(message, separators=(",", ":")).encode()
         self.observer.feed("client->server", raw, self.clock())
-        version = MODERN if self.is_modern else self.version
+        version = MODERN if self.watched.is_modern else self.version
         if self.transport is None:
             raise AssertionError("nothing to send with")
         expects_answer = method is not None and "id" in message
@@ -307,8 +301,10 @@ class Watched:
 
     Args:
         failing: why its latest listing failed; ``None`` after a success or before the first.
+        observer: for all its connections: it remembers whether there were instructions.
         listed_s: time of its last listing, by the monotonic clock.
-        modern: whether it may speak MCP 2026-07-28.
+        is_modern: whether it speaks MCP 2026-07-28, as far as known; ``False`` skips ``server/discover``.
+        numbers: of requests, unique over all connections of the observer.
     """
 
     server: ListedServer
@@ -317,8 +313,8 @@ class Watched:
     failures: int = 0
     breaks: int = 0
     listed_s: float | None = None
-    modern: bool = True
-    number: int = 1
+    is_modern: bool = True
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
     counts: Counter[str] = field(default_factory=Counter)
 
 
@@ -329,7 +325,7 @@ class ListWatch:
     servers: Sequence[ListedServer]
     _: KW_ONLY
     publish: Callable[[Observation], object]
-    client: Client | None
+    client: Client
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     limits: ListingLimits = LISTING_LIMITS
 
@@ -366,14 +362,7 @@ class ListWatch:
 
     async def _visit(self, watched: Watched, *, stays: bool) -> float:
         """List a server, again per announced change while connected; return the pause until the next listing is due."""
-        conversation = Conversation(
-            watched.observer,
-            publish=self.publish,
-            clock=self.clock,
-            number=watched.number,
-            is_modern=watched.modern,
-            limits=self.limits,
-        )
+        conversation = Conversation(watched, publish=self.publish, clock=self.clock, limits=self.limits)
         due_s, limits = time.monotonic() + watched.server.interval_s, self.limits
         gap_s = limits.announced_gap_s
         listening: asyncio.Task[None] | None = None
@@ -404,7 +393,6 @@ class ListWatch:
         except Exception as error:  # noqa: BLE001 - whatever one server brings about, the others are listed
             return self._failed(watched, f"internal:{type(error).__name__}")
         finally:
-            watched.number = conversation.number
             conversation.end()
         return min(due_s - time.monotonic(), self._broken_s(watched, listening))
 
@@ -426,10 +414,10 @@ class ListWatch:
                 if error.reason != "ended" or watched.server.url is not None or not conversation.is_probing:
                     raise
                 # Some servers of earlier revisions end at a question that they do not know.
-                conversation.is_modern = False
+                watched.is_modern = False
                 await self._connect(watched.server, conversation, stack)
                 await conversation.list_all()
-        watched.modern, watched.listed_s, watched.failures = conversation.is_modern, time.monotonic(), 0
+        watched.listed_s, watched.failures = time.monotonic(), 0
         watched.counts["listed"] += 1
         if watched.failing is not None:
             _log.warning("%s: listed again", watched.server.vantage.server_id)
@@ -438,10 +426,8 @@ class ListWatch:
     async def _connect(self, server: ListedServer, conversation: Conversation, stack: AsyncExitStack) -> None:
         if server.url is None:
             conversation.transport = await StdioTransport.open(server, conversation)
-        elif self.client is not None:
-            conversation.transport = await HttpTransport.open(server, self.client, conversation)
         else:
-            raise AssertionError("a server with a URL needs a client")
+            conversation.transport = await HttpTransport.open(server, self.client, conversation)
         stack.push_async_callback(_closed, conversation.transport)
 
     def _broken_s(self, watched: Watched, listening: asyncio.Task[None] | None) -> float:
@@ -457,7 +443,7 @@ class ListWatch:
 
     def _failed(self, watched: Watched, reason: str) -> float:
         watched.failures += 1
-        watched.modern = True
+        watched.is_modern = True
         watched.counts[f"failed:{reason}"] += 1
         if watched.failing != reason:
             _log.warning("%s: cannot be listed: %s", watched.server.vantage.server_id, reason)
@@ -476,7 +462,7 @@ async def _changed(conversation: Conversation, listening: asyncio.Task[None], un
         waiting.cancel()
 
 
-async def _closed(transport: Transport) -> None:
+async def _closed(transport: StdioTransport | HttpTransport) -> None:
     """Close a connection completely, even if cancelled: a half-closed process would live on."""
     closing = asyncio.create_task(transport.close())
     try:

@@ -18,7 +18,6 @@ from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.observe.observation import (
     EVENT_BYTES_MAX,
     Completeness,
-    Observation,
     RawMessage,
     list_changed_event,
     loss_event,
@@ -31,8 +30,10 @@ TOOLS = "tools/list"
 _PROMPTS = "prompts/list"
 _TEMPLATES = "resources/templates/list"
 _MEMBERS = {TOOLS: "tools", _PROMPTS: "prompts", _TEMPLATES: "resourceTemplates"}
-METHODS = frozenset(_MEMBERS)
-"""The list requests followed here."""
+_GREETINGS = ("initialize", "server/discover")
+"""Requests whose result describes the server and instructs the model. The second came with MCP 2026-07-28."""
+METHODS = frozenset((*_MEMBERS, *_GREETINGS))
+"""The requests followed here."""
 
 LIST_CHANGED = "notifications/tools/list_changed"
 _REPEATED_AFTER = timedelta(seconds=30)
@@ -154,9 +155,8 @@ class Offered:
         self._changes = 0
         self._whole = 0
         """The number of the last change that was followed by a complete list."""
-        self._listed: dict[str, int] = {}
-        """For each name, the number of the last change before it was listed, if any."""
-        self._tools: OrderedDict[str, tuple[dict[str, Any], ...]] = OrderedDict()
+        self._tools: OrderedDict[str, tuple[tuple[dict[str, Any], ...], int]] = OrderedDict()
+        """For each name, its definitions, and the number of the last change before it was listed, if any."""
         self._on_the_way: list[_Listing] = []
 
     @property
@@ -166,7 +166,7 @@ class Offered:
 
     def of(self, name: str) -> tuple[dict[str, Any], ...]:
         """Return the definitions of a tool that the client received last: several if one list had several."""
-        return self._tools.get(name, ())
+        return self._tools.get(name, ((), 0))[0]
 
     def on_the_way(self, name: str) -> list[dict[str, Any]]:
         """Return the definitions of a tool in lists that the client may or may not have received yet."""
@@ -192,9 +192,6 @@ class Offered:
             self._on_the_way.remove(listing)
             self._show(listing)
 
-    def awaits_delivery(self, exchange: int) -> bool:
-        return any(listing.exchange == exchange for listing in self._on_the_way)
-
     def cut_off(self, exchange: int) -> None:
         """Record that an exchange ended: the client may have read the lists in it, or may never get them."""
         self._on_the_way = [
@@ -207,7 +204,7 @@ class Offered:
 
     def is_withdrawn(self, name: str) -> bool:
         """Return True if a tool was listed, and a complete list after an announced change lacks it."""
-        return self._listed.get(name, self._whole) < self._whole
+        return name in self._tools and self._tools[name][1] < self._whole
 
     def doubt(self) -> None:
         """Record that the client may have seen an unknown list, or that inspecting the server failed."""
@@ -215,12 +212,10 @@ class Offered:
 
     def _show(self, listing: _Listing) -> None:
         for name, tools in listing.tools.items():
-            self._tools[name] = tools
+            self._tools[name] = tools, listing.changes
             self._tools.move_to_end(name)
-            self._listed[name] = listing.changes
         while len(self._tools) > NAMES_MAX:
-            name, _ = self._tools.popitem(last=False)
-            del self._listed[name]
+            self._tools.popitem(last=False)
         if listing.changes == self._changes and listing.snapshot is not None:
             self.snapshot = listing.snapshot
         if listing.settles is not None:
@@ -231,7 +226,7 @@ class Offered:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request for a list.
+    """A request for a list, or a greeting.
 
     Args:
         doubts: their count when the list began.
@@ -273,6 +268,8 @@ class ListObserver:
         self._tools_requests = Pending[_Request](wire.pending_max + 1)
         self._unanswered = Pending[_Request](wire.pending_max + 1)
         """Those of ``_tools_requests`` that got no response that some clients accept."""
+        self._greetings = Pending[_Request](wire.pending_max + 1)
+        """Those for what the server says of itself."""
         self._protocol_version: str | None = None
         self._reported: Assembly | None = None
         """The tools of the latest acceptable snapshot."""
@@ -291,7 +288,7 @@ class ListObserver:
         if isinstance(version, str) and 1 <= len(version) <= 64 and version.isascii():
             self._protocol_version = version
 
-    def greeted(self, result: Any) -> None:
+    def _greeted(self, result: Any) -> None:
         if not isinstance(result, dict):
             return  # An error: the client knows no more than before.
         self.note_version(result.get("protocolVersion"))
@@ -309,8 +306,10 @@ class ListObserver:
         self._publish_companions()
 
     def greeting_missed(self) -> None:
-        self._instructions = _MISSED
-        self._publish_companions()
+        """Record that an uninspected line may have been a greeting's answer."""
+        if self._greetings.latest_in(self._wire.exchange) is not None:
+            self._instructions = _MISSED
+            self._publish_companions()
 
     def request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> None:
         trace = trace_of(meta_of(params).get("traceparent"))
@@ -333,6 +332,9 @@ class ListObserver:
         request = self.forget(key)
         if request is None:
             return False
+        if request.method in _GREETINGS:
+            self._greeted(message.get("result"))
+            return True
         if request.method == TOOLS and request.answered:
             self.offered.doubt()
         if not same_id:
@@ -390,6 +392,7 @@ class ListObserver:
     def forget(self, key: RequestKey) -> _Request | None:
         self._tools_requests.take(key)
         self._unanswered.take(key)
+        self._greetings.take(key)
         return self._requests.take(key)
 
     def orphan(self, key: RequestKey) -> None:
@@ -454,6 +457,8 @@ class ListObserver:
             self._is_miss_recorded = True
 
     def _put(self, key: RequestKey, request: _Request) -> None:
+        if request.method in _GREETINGS:
+            self._greetings.put(key, request)
         if request.method == TOOLS:
             self._tools_requests.put(key, request)
             if not request.answered:
@@ -474,57 +479,48 @@ class ListObserver:
         if assembly.too_large:
             self._publish_unreadable(_TOO_LARGE, traceparent)
             return
-        known = self._known_companions()
-        identity = self._wire.new_id(), self._wire.new_id()
+        items, known = list(assembly.items), self._known_companions()
         # If everything together is too large, the tools go without lists, but never without what every model reads.
-        for companions in (known, _Companions(instructions=known.instructions)):
-            event = self._event(identity, list(assembly.items), assembly, traceparent, companions)
-            if len(event.value) <= EVENT_BYTES_MAX:
-                is_sound = all(isinstance(tool, dict) for tool in assembly.items)
-                self._reported, self._companions = assembly if is_sound else None, known
-                chars_max, stated = self._wire.limits.instructions_chars_max, known.instructions
-                is_acceptable = len(stated) <= chars_max if isinstance(stated, str) else stated is None
-                self._publish(identity, event, is_acceptable=is_acceptable)
-                return
-        self._publish_unreadable(_TOO_LARGE, traceparent)
+        options = (items, known), (items, _Companions(instructions=known.instructions))
+        if not self._publish(assembly, traceparent, *options):
+            self._publish_unreadable(_TOO_LARGE, traceparent)
+            return
+        is_sound = all(isinstance(tool, dict) for tool in assembly.items)
+        self._reported, self._companions = assembly if is_sound else None, known
+        chars_max, stated = self._wire.limits.instructions_chars_max, known.instructions
+        is_acceptable = len(stated) <= chars_max if isinstance(stated, str) else stated is None
+        self._wire.counts.refused_snapshots += not is_acceptable
 
     def _publish_unreadable(self, tools: Any, traceparent: str | None) -> None:
         """Publish a snapshot that must be rejected: its tools are not an array of sound JSON."""
-        identity = self._wire.new_id(), self._wire.new_id()
-        event = self._event(identity, tools, _UNMATCHED, traceparent, _Companions())
-        if len(event.value) > EVENT_BYTES_MAX:
-            event = self._event(identity, _TOO_LARGE, _UNMATCHED, traceparent, _Companions())
-        self._publish(identity, event, is_acceptable=False)
+        self._publish(_UNMATCHED, traceparent, (tools, _Companions()), (_TOO_LARGE, _Companions()))
+        self._wire.counts.refused_snapshots += 1
 
-    def _publish(self, identity: tuple[str, str], event: Observation, *, is_acceptable: bool) -> None:
-        self.offered.snapshot = identity[0], self._wire.at
-        self._announced_at, self._is_miss_recorded, self._newest = None, False, None
-        self._wire.counts.snapshots += 1
-        self._wire.counts.refused_snapshots += not is_acceptable
-        self._wire.found.append(event)
-
-    def _event(
-        self,
-        identity: tuple[str, str],
-        tools: Any,
-        assembly: Assembly,
-        traceparent: str | None,
-        companions: _Companions,
-    ) -> Observation:
-        is_partial = self._wire.filtered and assembly.completeness == "complete"
-        return snapshot_event(
-            self._wire.vantage,
-            event_id=identity[1],
-            snapshot_id=identity[0],
-            observed_at=self._wire.at,
-            completeness="partial" if is_partial else assembly.completeness,
-            tools=tools,
-            protocol_version=self._protocol_version,
-            **companions._asdict(),
-            hidden=[tool._asdict() for tool in assembly.hidden],
-            ttl_ms=assembly.ttl_ms,
-            traceparent=traceparent,
-        )
+    def _publish(self, assembly: Assembly, traceparent: str | None, *options: tuple[Any, _Companions]) -> bool:
+        """Publish a snapshot with the first tools and companions that fit into a record; return False if none do."""
+        wire, snapshot_id, event_id = self._wire, self._wire.new_id(), self._wire.new_id()
+        is_partial = wire.filtered and assembly.completeness == "complete"
+        for tools, companions in options:
+            event = snapshot_event(
+                wire.vantage,
+                event_id=event_id,
+                snapshot_id=snapshot_id,
+                observed_at=wire.at,
+                completeness="partial" if is_partial else assembly.completeness,
+                tools=tools,
+                protocol_version=self._protocol_version,
+                **companions._asdict(),
+                hidden=[tool._asdict() for tool in assembly.hidden],
+                ttl_ms=assembly.ttl_ms,
+                traceparent=traceparent,
+            )
+            if len(event.value) <= EVENT_BYTES_MAX:
+                self.offered.snapshot = snapshot_id, wire.at
+                self._announced_at, self._is_miss_recorded, self._newest = None, False, None
+                wire.counts.snapshots += 1
+                wire.found.append(event)
+                return True
+        return False
 
     def _known_companions(self) -> _Companions:
         return _Companions(self._companion(_PROMPTS), self._companion(_TEMPLATES), self._instructions)

@@ -17,7 +17,7 @@ counts are queued once the brokers are there.
    one time limit. A forked child starts with an empty queue: its parent delivers what was queued.
 7. Names are looked up in threads that neither an exit nor a forked child waits for. The C library's locks are copied
    as they stand at a fork, so a lookup that another thread is in the middle of leaves them held for good in the child.
-   A fork waits for such lookups, within a limit.
+   A fork waits for such a lookup, within a limit; they come one after the other.
 """
 
 from __future__ import annotations
@@ -158,19 +158,15 @@ class DeliveryQueue:
         """Queue an observation, or count it as dropped and return why."""
         limits, size_bytes = self._limits, observation.size_bytes
         share = 0.75 if observation.kind == "call" else 1.0
-        reason: DropReason | None = None
         if size_bytes > limits.record_bytes_max:
-            reason = "too_large"
-        elif (
+            return self._drop(observation, "too_large")
+        if (
             self._queue_bytes + size_bytes > limits.queue_bytes_max * share
             or len(self._queue) + 1 > limits.queue_records_max * share
         ):
-            reason = "queue_full"
-        if reason is None:
-            self._append([observation])
-        else:
-            self._drop(observation, reason)
-        return reason
+            return self._drop(observation, "queue_full")
+        self._append([observation])
+        return None
 
     def is_anything_left(self, *, connected: bool) -> bool:
         """Return True if anything waits; loss counts matter only while connected."""
@@ -267,13 +263,13 @@ class DeliveryQueue:
         for _ in range(count):
             self._queue_bytes -= self._queue.popleft().size_bytes
 
-    def _drop(self, observation: Observation, reason: DropReason) -> None:
+    def _drop(self, observation: Observation, reason: DropReason) -> DropReason:
         self.dropped[reason] += 1
-        if _LOSS in observation.value[:_LOSS_WITHIN]:
-            return  # counts would be counted for ever
         whose = (observation.key, dict(observation.headers).get(OBSERVER_HEADER, b""))
-        if whose in self._losses or len(self._losses) < self._limits.losses_max:
+        is_count = _LOSS in observation.value[:_LOSS_WITHIN]  # these would be counted for ever
+        if not is_count and (whose in self._losses or len(self._losses) < self._limits.losses_max):
             self._losses.setdefault(whose, Counter())[observation.kind] += 1
+        return reason
 
     def _queue_losses(self) -> None:
         with self.lock:
@@ -300,27 +296,8 @@ class DeliveryQueue:
             self.spool = None
 
 
-class _Lookups:
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self._count = 0
-
-    def run(self, host: Any, port: Any, **how: Any) -> Any:
-        with self.changed:
-            self._count += 1
-        try:
-            return socket.getaddrinfo(host, port, **how)
-        finally:
-            with self.changed:
-                self._count -= 1
-                self.changed.notify_all()
-
-    def before_fork(self) -> None:
-        self.changed.acquire()
-        self.changed.wait_for(lambda: not self._count, _FORK_WAIT_S)
-
-
-_lookups = _Lookups()
+_lookups = threading.RLock()
+"""Held during a lookup, so that no fork comes in the middle of one. Released only by who holds it."""
 
 
 class _LookupLoop(asyncio.SelectorEventLoop):
@@ -332,7 +309,8 @@ class _LookupLoop(asyncio.SelectorEventLoop):
 
         def look_up() -> None:
             try:
-                found.set_result(_lookups.run(host, port, **how))
+                with _lookups:
+                    found.set_result(socket.getaddrinfo(host, port, **how))
             except Exception as error:  # noqa: BLE001 -- raised where it is awaited
                 found.set_exception(error)
 
@@ -608,9 +586,14 @@ def _close_all() -> None:
         one.close(timeout_ms=max(0, int((deadline_s - time.monotonic()) * 1_000)))
 
 
+def _let_lookups_go() -> None:
+    with contextlib.suppress(RuntimeError):  # one took longer than a fork waits
+        _lookups.release()
+
+
 def _begin_in_child() -> None:
     global _lookups
-    _lookups = _Lookups()
+    _lookups = threading.RLock()
     for one in list(_open):
         one.restart_in_child()
 
@@ -621,7 +604,7 @@ assert concurrent.futures.thread  # noqa: S101
 getattr(threading, "_register_atexit", atexit.register)(_close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=lambda: _lookups.before_fork(),
-        after_in_parent=lambda: _lookups.changed.release(),
+        before=lambda: _lookups.acquire(timeout=_FORK_WAIT_S),
+        after_in_parent=_let_lookups_go,
         after_in_child=_begin_in_child,
     )

@@ -24,9 +24,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.observe.calls import CALL, INPUT_METHODS, PROGRESS, TASK_METHODS, TASK_NOTIFICATIONS, CallObserver
@@ -36,7 +37,6 @@ from assay_stream.observe.wire import (
     BLANKS,
     Direction,
     Line,
-    Pending,
     RequestKey,
     WireConnection,
     answer_keys,
@@ -51,15 +51,15 @@ from assay_stream.observe.wire import (
     request_key,
 )
 
+if TYPE_CHECKING:
+    from assay_stream.observe.gate import Rule
+
 LINE_BYTES_MAX = 4 * DEFAULT_LIMITS.record_bytes_max
 """The longest line that is read. Tool results carry files, so they are larger than any list of tools."""
 
 CANCELLED = "notifications/cancelled"
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _NOTHING: Mapping[int, Sequence[HiddenTool]] = {}
-_GREETINGS = ("initialize", "server/discover")
-"""Requests whose result describes the server and instructs the model. The second came with MCP 2026-07-28."""
-
 
 Key = TypeVar("Key")
 
@@ -110,7 +110,6 @@ class Commands:
         hidden: names of the tools dropped from ``forward``.
         withheld: number of server messages replaced by an error.
         is_bad_request: whether the message is blocked because of its form.
-        gives_list: whether the host must call ``delivered`` once the client has ``forward``.
     """
 
     forward: bytes | None = None
@@ -120,7 +119,6 @@ class Commands:
     hidden: tuple[str, ...] = ()
     withheld: int = 0
     is_bad_request: bool = False
-    gives_list: bool = False
 
     @property
     def notices(self) -> list[str]:
@@ -147,15 +145,13 @@ class Session(WireConnection):
 
     lists: ListObserver = field(init=False)
     calls: CallObserver = field(init=False)
-    _greetings: Pending[bool] = field(init=False)
-    """Unanswered requests of ``_GREETINGS``."""
     _refused: set[int] = field(default_factory=set, init=False)
     """Exchanges that the server refused, which anyone can provoke."""
     _lost_at: datetime | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._line_limits = replace(self.limits, record_bytes_max=LINE_BYTES_MAX)
-        self.lists, self.calls, self._greetings = ListObserver(self), CallObserver(self), Pending(self.pending_max)
+        self.lists, self.calls = ListObserver(self), CallObserver(self)
 
     @property
     def offered(self) -> Offered:
@@ -284,8 +280,7 @@ class Session(WireConnection):
         if direction == "client->server":
             return [] if exchange else self.lost(observed_at)
         self.lists.missed()
-        if self._greetings.latest_in(exchange) is not None:
-            self.lists.greeting_missed()
+        self.lists.greeting_missed()
         return self.found
 
     def lost(self, at: datetime) -> list[Observation]:
@@ -301,7 +296,6 @@ class Session(WireConnection):
     ) -> list[Observation]:
         """Record that a request will not be answered, and return its call, if it is one; ``code`` says why."""
         self.begin(observed_at)
-        self._greetings.take(key)
         self.calls.give_up(key, code, ok=ok)
         self.lists.give_up(key)
         return self.found
@@ -321,9 +315,6 @@ class Session(WireConnection):
         """Record that an exchange ended before it answered a request, which a later exchange may answer."""
         self.begin(observed_at)
         self.lists.orphan(key)
-        if self._greetings.take(key):
-            self._greetings.take(key[:2])
-            self._greetings.put(key[:2], True)
         self.calls.orphan(key)
         return self.found
 
@@ -358,7 +349,6 @@ class Session(WireConnection):
         key = request_key(message.get("id"), exchange)
         if key is not None:
             self.lists.forget(key)
-            self._greetings.take(key)
             self.calls.give_up(key, "id_reused")
         if not exchange:  # over HTTP it is in the header, and counts once the server has accepted the request
             self.lists.note_version(meta_of(params).get(_VERSION_KEY))
@@ -366,10 +356,6 @@ class Session(WireConnection):
             self.calls.request(key, params, self.lists.snapshot_id(), shown_name)
         elif key is not None and isinstance(method, str) and method in _ON_REQUEST:
             _ON_REQUEST[method](self, method, key, params)
-
-    def greet(self, key: RequestKey) -> None:
-        if self._greetings.put(key, True) is not None:
-            self.counts.evicted_requests += 1
 
     def _response(self, message: Mapping[str, Any], raw: bytes, hidden: Sequence[HiddenTool]) -> None:
         exchange, same_id = self.exchange, request_key(message.get("id"))
@@ -380,9 +366,6 @@ class Session(WireConnection):
         if is_taken and not self.answers_list(message, exchange):
             self.lists.missed()
         for key in self._answered(message, exchange):
-            if self._greetings.take(key):
-                self.lists.greeted(message.get("result"))
-                return
             is_same = key[:2] == same_id and "method" not in message
             if self.calls.response(key, message) or self.lists.response(
                 key, message, raw, same_id=is_same, hidden=hidden
@@ -401,7 +384,6 @@ WireObserver = Session
 _ON_REQUEST: dict[str, Callable[[Session, str, RequestKey, Mapping[str, Any]], None]] = {
     **dict.fromkeys(METHODS, lambda wire, method, key, params: wire.lists.request(method, key, params)),
     **dict.fromkeys(TASK_METHODS, lambda wire, method, key, params: wire.calls.task_request(method, key, params)),
-    **dict.fromkeys(_GREETINGS, lambda wire, _method, key, _params: wire.greet(key)),
 }
 """How a client's requests are handled, by method; ``tools/call`` and cancellations are in ``_request``."""
 
@@ -412,6 +394,21 @@ _ON_SERVER_MESSAGE: dict[str, Callable[[Session, Mapping[str, Any]], None]] = {
     **dict.fromkeys(INPUT_METHODS, lambda wire, message: wire.calls.client_asked(message)),
 }
 """How a server's requests and notifications are handled, by method."""
+
+
+def session_maker(rule: Rule | None, *, hide: bool = False, **options: Any) -> Callable[..., Session]:
+    """Return what makes sessions of ``vantage``, ``session_id`` and ``new_id``; with a rule they refuse calls.
+
+    Args:
+        hide: whether tools whose calls would be refused are dropped from lists.
+        options: fields of the sessions.
+    """
+    if rule is None:
+        return partial(Session, **options)
+    # Imported here: what does not enforce starts faster without the schemes.
+    from assay_stream.observe.gate import Gate, HidingGate
+
+    return partial(HidingGate if hide else Gate, decide=rule, **options)
 
 
 def to_evict(sessions: Mapping[Key, Session], count_max: int) -> Key | None:

@@ -122,7 +122,7 @@ class FileSink:
 
     def _write(self, line: bytes) -> None:
         """Write a line; take back what was written of it if it does not fit."""
-        written = 0
+        written, was_cut, self._is_cut = 0, self._is_cut, True
         try:
             while written < len(line):
                 count = self._raw.write(line[written:])
@@ -130,15 +130,14 @@ class FileSink:
                     raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
                 written += count
             self._raw.flush()
+            self._is_cut = False
         except OSError:
-            if written:
-                try:
+            with suppress(OSError):  # of a pipe, for example
+                if written:
                     self._raw.seek(-written, os.SEEK_CUR)
                     self._raw.truncate()
-                except OSError:  # a pipe, for example
-                    self._is_cut = True
+                self._is_cut = was_cut
             raise
-        self._is_cut = False
 
 
 def _is_cut(path: Path) -> bool:

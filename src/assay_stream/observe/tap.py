@@ -30,16 +30,25 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.observe.observation import Observation, Vantage
-from assay_stream.observe.session import LINE_BYTES_MAX, ClientSaid, Commands, Failed, Missed, ServerSaid, Session
+from assay_stream.observe.session import (
+    LINE_BYTES_MAX,
+    ClientSaid,
+    Commands,
+    Failed,
+    Missed,
+    ServerSaid,
+    Session,
+    session_maker,
+)
 from assay_stream.observe.sinks import Sink
-from assay_stream.observe.wire import NOT_RULED_ON, Direction, failure, said
+from assay_stream.observe.wire import NOT_RULED_ON, Direction, WireStats, failure
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
@@ -66,6 +75,14 @@ _REPLY_LOGGED_BYTES = 100
 """Long enough for the id."""
 
 _log = logging.getLogger(__name__)
+
+
+def report_missed(stats: WireStats, where: str = "", **more: int) -> None:
+    """Log what could not be observed, if there is anything."""
+    if stats.missed_lines or stats.refused_snapshots or stats.evicted_requests or any(more.values()):
+        counts = (stats.as_dict() | more).items()
+        found = ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in counts if count)
+        _log.warning("not everything could be observed%s (docs/tap.md): %s", where, found)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -96,6 +113,18 @@ class Inspector:
                 _log.warning("%s", notice)
         self.withheld += commands.withheld
         return commands
+
+    def report(self, **more: int) -> None:
+        """Log the counts that are not 0."""
+        counts = {
+            "times that inspecting failed": self.failures,
+            "messages not passed on to the server": self.blocked,
+            "replies to the client dropped, since the server did not end its line": self.unanswered,
+            "messages of the server withheld from the client": self.withheld,
+        }
+        for what, count in (counts | {name.replace("_", " "): count for name, count in more.items()}).items():
+            if count:
+                _log.warning("%s: %d", what, count)
 
     def _is_news(self, notice: str) -> bool:
         """Return True the first time: a server sends lists, with names that it makes up, as often as it likes."""
@@ -467,9 +496,6 @@ async def run_tap(
     sink: Sink,
     stdin: int = 0,
     stdout: int = 1,
-    environment: Mapping[str, str] | None = None,
-    clock: Callable[[], datetime] | None = None,
-    new_id: Callable[[], str] | None = None,
     rule: Rule | None = None,
     hide: bool = False,
 ) -> int:
@@ -484,25 +510,19 @@ async def run_tap(
     Raises:
         ConfigurationError: ``server_not_started``.
     """
-    clock = clock or functools.partial(datetime.now, UTC)
-    new_id = new_id or (lambda: str(uuid.uuid4()))
+    clock = functools.partial(datetime.now, UTC)
     loop = asyncio.get_running_loop()
-    process = _start(command, environment)
+    process = _start(command)
 
     assert process.stdin is not None  # noqa: S101 - it was started with pipes
     server_input = process.stdin.fileno()
-    session: Session
+    session = session_maker(rule, hide=hide)(vantage, session_id=str(uuid.uuid4()), new_id=lambda: str(uuid.uuid4()))
     host: Watch | Enforcer
     if rule is None:
-        session = Session(vantage, session_id=new_id(), new_id=new_id)
         target = {"client->server": server_input, "server->client": stdout}
         host = Watch(session, publish=sink.publish, clock=clock, write=lambda way, data: write_all(target[way], data))
         host.start()
     else:
-        # Imported here: a tap that does not enforce starts faster without the schemes.
-        from assay_stream.observe.gate import gate_class
-
-        session = gate_class(hide)(vantage, session_id=new_id(), new_id=new_id, decide=rule)
         # Lines wait for this host, so a sink that is slow to write must not keep it.
         host = Enforcer(
             session,
@@ -535,18 +555,19 @@ async def run_tap(
         await asyncio.to_thread(host.close, _WATCH_LIMIT_S)
         # Also lets the loop take in what the pumps' threads have passed to it.
         await asyncio.to_thread(inward.join, _INWARD_LIMIT_S)
-        _report(session, host)
+        report_missed(session.stats)
+        host.report()
     code = process.returncode
     return code if code >= 0 else 128 - code
 
 
-def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
     if not command:
         raise ConfigurationError("server_not_started", "no command given: write it after --")
     try:
         # In our own process group: a client that ends the group ends the server too.
         return subprocess.Popen(  # noqa: S603 - running the operator's command is what a tap is for
-            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0
+            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it contains a null character"
@@ -558,28 +579,23 @@ def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> sub
 def _pumps(
     process: subprocess.Popen[bytes], host: Watch | Enforcer, stdin: int, stdout: int, ended: Callable[[], None]
 ) -> tuple[Pump, Pump]:
-    def inward_done() -> None:
-        host.ended("client->server")
-        _close(process.stdin)
-        _let_go(stdin, os.O_RDONLY)
+    def pump(source: int, way: Direction, pipe: IO[bytes], descriptor: int, mode: int) -> Pump:
+        def done() -> None:
+            host.ended(way)
+            with contextlib.suppress(OSError):
+                pipe.close()
+            _let_go(descriptor, mode)
+            if way == "server->client":
+                ended()
 
-    def outward_done() -> None:
-        host.ended("server->client")
-        _close(process.stdout)
-        _let_go(stdout, os.O_WRONLY)
-        ended()
+        return Pump(source, lambda data: host.receive(way, data), done=done, name=f"assay-stream {way}")
 
-    def pump(source: int, direction: Direction, done: Callable[[], None]) -> Pump:
-        return Pump(source, lambda data: host.receive(direction, data), done=done, name=f"assay-stream {direction}")
-
-    assert process.stdout is not None  # noqa: S101 - it was started with pipes
-    return (pump(stdin, "client->server", inward_done), pump(process.stdout.fileno(), "server->client", outward_done))
-
-
-def _close(pipe: IO[bytes] | None) -> None:
-    if pipe is not None:
-        with contextlib.suppress(OSError):
-            pipe.close()
+    server_input, server_output = process.stdin, process.stdout
+    assert server_input is not None and server_output is not None  # noqa: S101, PT018 - it was started with pipes
+    return (
+        pump(stdin, "client->server", server_input, stdin, os.O_RDONLY),
+        pump(server_output.fileno(), "server->client", server_output, stdout, os.O_WRONLY),
+    )
 
 
 def _let_go(descriptor: int, mode: int) -> None:
@@ -638,15 +654,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _report(session: Session, host: Watch | Enforcer) -> None:
-    stats = session.stats
-    if host.failures or stats.missed_lines or stats.refused_snapshots or stats.evicted_requests:
-        _log.warning("not everything could be observed (docs/tap.md): %s", said(stats, failures=host.failures))
-    if host.blocked:
-        _log.warning("lines not passed on to the server: %d", host.blocked)
-    if host.unanswered:
-        _log.warning("replies to the client dropped, since the server did not end its line: %d", host.unanswered)
-    if host.withheld:
-        _log.warning("lines of the server withheld from the client: %d", host.withheld)

@@ -274,12 +274,6 @@ class WireStats:
         return WireStats(**{name: count + counts[name] for name, count in self.as_dict().items()})
 
 
-def said(stats: WireStats, **more: int) -> str:
-    """Return counts above 0 for a person: ``lines: 7, missed lines: 1``."""
-    counts = stats.as_dict() | more
-    return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in counts.items() if count)
-
-
 PENDING_MAX = 10_000
 """Limit of unanswered requests of a kind. A client has a few at a time; each costs under a kilobyte."""
 

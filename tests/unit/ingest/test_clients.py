@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.ingest.requests import KnownClients, Unauthorized, hash_of, new_token, read_clients
-from assay_stream.ingest.service import ClientFile, ClientWatch
+from assay_stream.ingest.service import ClientFile
 from assay_stream.worker.telemetry import Health, Metrics
 from tests.support.errors import raises_code
 from tests.support.toml import toml_of
@@ -154,7 +154,7 @@ def test_a_broken_edit_leaves_the_last_good_clients_and_is_logged_once_per_chang
         for _ in range(3):
             file.look()
         assert [each["event"] for each in logs] == ["clients_not_read"]
-        assert "entry 1" in str(file.error)
+        assert "entry 1" in str(file.waiting_for)
         assert len(file()) == 1
         path.write_text(toml_of({"clients": [entry(), entry("gw-2", servers=[])]}))
         file.look()
@@ -162,7 +162,7 @@ def test_a_broken_edit_leaves_the_last_good_clients_and_is_logged_once_per_chang
         file.look()
         file.look()
     assert [each["event"] for each in logs] == ["clients_not_read", "clients_not_read", "clients_read"]
-    assert file.error is None
+    assert file.waiting_for is None
     assert len(file()) == 2
 
 
@@ -171,7 +171,8 @@ async def test_metrics_and_readiness_name_a_broken_file_of_clients(tmp_path: Pat
     path = tmp_path / "clients.toml"
     path.write_text(toml_of({"clients": [entry()]}))
     metrics, health = Metrics(CollectorRegistry()), Health()
-    watch = ClientWatch(ClientFile(path), metrics)
+    watch = ClientFile(path)
+    watch.measured_by(metrics)
     health.watch("clients", watch)
     path.unlink()
     running = asyncio.create_task(watch.run())

@@ -69,7 +69,7 @@ class TestFetch:
         with HttpsServer(serve(RAW), certificate) as server:
             found = await fetch_well_known(server.domain, ca_file=authority.file)
         assert found == Fetched(
-            domain=server.domain, url=f"https://{server.domain}{PATH}", status="observed", document=DOCUMENT
+            domain=server.domain, fetched_from=f"https://{server.domain}{PATH}", status="observed", document=DOCUMENT
         )
         assert server.paths == [PATH]
 
@@ -91,7 +91,7 @@ class TestFetch:
 
         found = await fetched(authority, certificate, answer)
         assert found.document == DOCUMENT
-        assert found.url == f"https://{found.domain}/elsewhere.json"
+        assert found.fetched_from == f"https://{found.domain}/elsewhere.json"
 
     @pytest.mark.parametrize(
         "location",
@@ -110,7 +110,7 @@ class TestFetch:
         found, server = await redirected(authority, certificate, location)
         assert failed(found, "redirects elsewhere")
         assert server.paths == [PATH]
-        assert found.url == f"https://{server.domain}{PATH}"
+        assert found.fetched_from == f"https://{server.domain}{PATH}"
 
     @pytest.mark.parametrize(
         "location", ["", "https://me:secret@localhost:{port}/", "https://[secret", "/secret\x01", "/" + "x" * 3_000]
@@ -120,7 +120,7 @@ class TestFetch:
         found, server = await redirected(authority, certificate, location)
         assert failed(found)
         assert server.paths == [PATH]
-        assert "secret" not in found.url + found.detail
+        assert "secret" not in found.fetched_from + found.detail
 
     async def test_a_redirect_without_end(self, authority: Authority, certificate: Path) -> None:
         """A circle of redirects is left after a few turns."""
@@ -355,7 +355,7 @@ class TestDomain:
 class TestEvent:
     def test_an_observed_document(self) -> None:
         """The event is a control record of the server, with the document as it was."""
-        found = Fetched(domain="d", url="https://d/x", status="observed", document=DOCUMENT)
+        found = Fetched(domain="d", fetched_from="https://d/x", status="observed", document=DOCUMENT)
         event = discovery_event(THE_VANTAGE, found, event_id="e", observed_at=AT)
         assert (event.role, event.key) == (Role.CONTROL, b"the-server")
         assert event.timestamp_ms == int(AT.timestamp() * 1_000)
@@ -381,7 +381,7 @@ class TestEvent:
         """A failed fetch is an event too, and a file of such events can be published."""
         found = Fetched(
             domain="d",
-            url="https://d/x",
+            fetched_from="https://d/x",
             status="fetch_failed",
             error_code=SchemaPinErrorCode.DISCOVERY_FETCH_FAILED,
             detail="why",

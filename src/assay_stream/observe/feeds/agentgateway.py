@@ -21,8 +21,10 @@ import functools
 import hmac
 import json
 import math
+import threading
 import time
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -31,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 from assay_stream.canonical.decode import decode_json, read_leniently
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS
-from assay_stream.observe.feeds.feed import CALL, UNSOUND, ClientView, Feed, PendingCalls, shared_members
+from assay_stream.observe.feeds.feed import CALL, UNSOUND, Asked, ClientView, Feed, shared_members
 from assay_stream.observe.observation import Prefixes
 from assay_stream.observe.wire import NOT_RULED_ON
 
@@ -114,11 +116,12 @@ class ExtMcp:
     prefixes: Prefixes
     servers: Mapping[str, str]
     context_key: bytes = b""
-    enforces: bool = False
     monotonic_s: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        self._pending = PendingCalls(self.feed, self.monotonic_s)
+        self._calls: OrderedDict[str, tuple[float, Asked]] = OrderedDict()
+        """Calls that passed, by their tokens, as nothing else pairs them with their answers."""
+        self._lock = threading.Lock()
 
     def serve(
         self, address: str, *, tls: tuple[bytes, bytes] | None = None, client_ca: bytes | None = None
@@ -185,7 +188,7 @@ class ExtMcp:
         token = str(uuid.uuid4())
         asked = self.feed.ask(
             CALL,
-            lambda: call_of(request, strictly=self.enforces),
+            lambda: call_of(request, strictly=self.feed.rule is not None),
             view=self._view(request, self.servers.get(names[0], names[0])),
             call_id=token,
         )
@@ -195,25 +198,39 @@ class ExtMcp:
         if asked.error is not None:
             # The gateway chooses the JSON-RPC error code, and forwards message and data.
             return refused(PERMISSION_DENIED, asked.error["message"], asked.error.get("data", {}))
-        self._pending.add(token, asked)
+        with self._lock:
+            self._calls[token] = self.monotonic_s(), asked
+        self._give_up(math.inf)
         answer.metadata.update({TOKEN: token})
         return answer
 
     def _unruled(self, code: str, why: str) -> Any:
-        if not self.enforces:
+        if self.feed.rule is None:
             return passed("McpRequestResult")
         return refused(INVALID, f"assay-stream: {why}", {"code": code})
 
     def expire(self) -> None:
-        self._pending.give_up(FEED_LIMITS.answer_limit_s)
+        self._give_up(FEED_LIMITS.answer_limit_s)
 
     def close(self) -> None:
-        self._pending.give_up(-math.inf)
+        self._give_up(-math.inf)
         self.feed.close()
+
+    def _give_up(self, age_s: float) -> None:
+        """Report calls of that age, and the oldest of more than the limit, as unanswered."""
+        asked_before_s = self.monotonic_s() - age_s
+        while True:
+            with self._lock:
+                token, (asked_s, asked) = next(iter(self._calls.items()), ("", (0.0, None)))
+                if asked is None or (asked_s > asked_before_s and len(self._calls) <= FEED_LIMITS.calls_max):
+                    return
+                del self._calls[token]
+            self.feed.unanswered(asked, "no_response")
 
     def _answered(self, response: Any) -> None:
         token = text_of(response, TOKEN)
-        asked = self._pending.take(token)
+        with self._lock:
+            _, asked = self._calls.pop(token, (0.0, None))
         if asked is not None:
             self.feed.answer(asked, lambda: result_of(response))
         elif token:

@@ -36,14 +36,22 @@ from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS, FeedLimits
 from assay_stream.observe.calls import CALL as CALL
 from assay_stream.observe.lists import LIST_CHANGED
 from assay_stream.observe.observation import Observation, Vantage
-from assay_stream.observe.session import LINE_BYTES_MAX, Event, Failed, Missed, ServerSaid, Session, to_evict
+from assay_stream.observe.session import (
+    LINE_BYTES_MAX,
+    Event,
+    Failed,
+    Missed,
+    ServerSaid,
+    Session,
+    session_maker,
+    to_evict,
+)
 from assay_stream.observe.sinks import Sink
 from assay_stream.observe.wire import (
     BLOCKED_CODE,
     EVENT_BREAK,
     NOT_RULED_ON,
     Direction,
-    Held,
     Line,
     WireStats,
     error_of,
@@ -135,6 +143,10 @@ class Feed:
             server_scoped=self.server_scoped,
         )
         self._view = ClientView(server_id=self.server_id, auth_context=self.auth_context)
+        options = {} if self.rule is None else {"over_http": True}
+        self._new_session = session_maker(
+            self.rule, filtered=self.filtered, retrospective=self.retrospective, **options
+        )
         self._lock = threading.Lock()
         self._found: list[Observation] = []
         """What the step under way has observed."""
@@ -297,19 +309,7 @@ class Feed:
             auth_context=view.auth_context,
             shown_prefix=view.shown_prefix or "",
         )
-        options: dict[str, Any] = {
-            "session_id": self.new_id(),
-            "new_id": self.new_id,
-            "filtered": self.filtered,
-            "retrospective": self.retrospective,
-        }
-        if self.rule is None:
-            session = Session(vantage, **options)
-        else:
-            # Imported here: a feed that does not enforce starts without the schemes.
-            from assay_stream.observe.gate import Gate
-
-            session = Gate(vantage, **options, decide=self.rule, over_http=True)
+        session = self._new_session(vantage, session_id=self.new_id(), new_id=self.new_id)
         self._sessions[view] = session
         evicted = to_evict(self._sessions, self.limits.views_max)
         if evicted is not None:
@@ -391,39 +391,6 @@ class Feed:
             is_first = self.failures[code] == 1
         if is_first:
             _log.warning("%s: %s; further ones are only counted", code, why)
-
-
-@dataclass(eq=False, repr=False)
-class PendingCalls:
-    """Calls by tokens that come back with their answers, as nothing else pairs them. Thread-safe."""
-
-    feed: Feed
-    monotonic_s: Callable[[], float]
-
-    def __post_init__(self) -> None:
-        self._calls = Held[tuple[float, Asked]]()
-        self._lock = threading.Lock()
-
-    def add(self, token: str, asked: Asked) -> None:
-        with self._lock:
-            self._calls.put(token, (self.monotonic_s(), asked))
-        self.give_up(math.inf)
-
-    def take(self, token: str) -> Asked | None:
-        with self._lock:
-            found = self._calls.take_under(token)
-        return None if found is None else found[1]
-
-    def give_up(self, age_s: float) -> None:
-        """Report calls of that age, and the oldest of more than the limit, as unanswered."""
-        asked_before_s = self.monotonic_s() - age_s
-        while True:
-            with self._lock:
-                oldest = self._calls.oldest()
-                if oldest is None or (oldest[1][0] > asked_before_s and len(self._calls) <= FEED_LIMITS.calls_max):
-                    return
-                self._calls.take_oldest()
-            self.feed.unanswered(oldest[1][1], "no_response")
 
 
 def _bare(message: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from assay_stream.errors import needing_extra
 from assay_stream.observe.feeds.feed import CALL, ClientView, Feed
@@ -21,37 +21,20 @@ with needing_extra("litellm"):
     from litellm.integrations.custom_logger import CustomLogger
     from litellm.proxy.mcp_server.exceptions import MCPToolResultError
 
-if TYPE_CHECKING:
-    from assay_stream.observe.observation import Prefixes
-
 _SHOWN = "MCP: "
 """LiteLLM's marker of tool names, in a field that otherwise holds a model's name."""
 
 
 class LiteLLMFeed(CustomLogger):  # type: ignore[misc]  # the extra brings its types
-    """Report the lists and calls of one LiteLLM proxy; ``server_id`` has the tools that match no prefix."""
+    """Report the lists and calls of one LiteLLM proxy; ``server_id`` has the tools that match no prefix.
 
-    def __init__(
-        self,
-        server_id: str,
-        observer_id: str,
-        sink: Sink,
-        *,
-        prefixes: Prefixes | None = None,
-        auth_context: str | None = None,
-        server_scoped: bool = True,
-    ) -> None:
+    Args:
+        options: of its ``Feed``: ``prefixes``, ``auth_context``, ``server_scoped``.
+    """
+
+    def __init__(self, server_id: str, observer_id: str, sink: Sink, **options: Any) -> None:
         super().__init__()
-        self.feed = Feed(
-            server_id,
-            observer_id,
-            sink,
-            auth_context=auth_context,
-            prefixes=prefixes,
-            filtered=True,
-            retrospective=True,
-            server_scoped=server_scoped,
-        )
+        self.feed = Feed(server_id, observer_id, sink, filtered=True, retrospective=True, **options)
 
     async def async_log_success_event(
         self, kwargs: Mapping[str, Any], response_obj: Any, start_time: datetime, end_time: datetime

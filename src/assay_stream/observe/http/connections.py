@@ -20,8 +20,8 @@ from typing import Any, Literal, NamedTuple
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS, HTTP_LIMITS, HttpLimits
-from assay_stream.observe.http.messages import Body, HeldEvents, Opaque
+from assay_stream.limits import HTTP_LIMITS, HttpLimits
+from assay_stream.observe.http.messages import Body, Opaque
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.session import Session, to_evict
 from assay_stream.observe.wire import RequestKey, WireStats
@@ -94,7 +94,7 @@ def _rights(claims: Mapping[str, Any]) -> bytes:
     return b"".join(len(part).to_bytes(4, "big") + part for part in (text.encode() for text in texts))
 
 
-_OPEN_LIMIT = timedelta(seconds=DEFAULT_LIMITS.open_call_limit_s)
+_EXPIRE_EVERY = timedelta(minutes=1)
 _Key = tuple[str | None, str | None, bytes]
 
 _OK = range(200, 300)
@@ -123,8 +123,7 @@ class Connections:
         self._confirmed: OrderedDict[_Key, Session] = OrderedDict()
         self._unconfirmed: OrderedDict[_Key, Session] = OrderedDict()
         """Those without a response yet: made-up sessions displace no others."""
-        self._used: OrderedDict[_Key, tuple[datetime, Session]] = OrderedDict()
-        """Those that may have open calls, with the time of the last request, least recently used first."""
+        self._expired_at: datetime | None = None
         self._ended = WireStats()
         """Totals of connections no longer followed."""
 
@@ -140,11 +139,9 @@ class Connections:
         for known in (self._confirmed, self._unconfirmed):
             if key in known:
                 known.move_to_end(key)
-                self._use(key, known[key], at)
                 return Connection(key, known[key]), []
         vantage = replace(self.vantage, auth_context=context.label)
         session = self._unconfirmed[key] = self.session(vantage, session_id=self.new_id(), new_id=self.new_id)
-        self._use(key, session, at)
         return Connection(key, session), self._bounded(self._unconfirmed, at)
 
     def confirm(self, connection: Connection, at: datetime) -> list[Observation]:
@@ -156,23 +153,16 @@ class Connections:
         return self._bounded(self._confirmed, at)
 
     def expire(self, at: datetime) -> list[Observation]:
-        """End the calls that exceeded the time limit on idle connections."""
-        expired: list[Observation] = []
-        while self._used:
-            key, (used_at, session) = next(iter(self._used.items()))
-            if at - used_at <= _OPEN_LIMIT:
-                break
-            expired += session.expire(at)
-            if session.calls.open_calls:
-                self._use(key, session, at)
-            else:
-                del self._used[key]
-        return expired
+        """End the calls that exceeded the time limit on idle connections, which are looked at once a minute."""
+        if self._expired_at is not None and at - self._expired_at < _EXPIRE_EVERY:
+            return []
+        self._expired_at = at
+        sessions = (*self._confirmed.values(), *self._unconfirmed.values())
+        return [each for session in sessions for each in session.expire(at)]
 
     def end(self, connection: Connection, at: datetime) -> list[Observation]:
         key, session = connection
         observations = session.close(at)
-        self._used.pop(key, None)
         for known in (self._confirmed, self._unconfirmed):
             if known.get(key) is session:
                 del known[key]
@@ -182,10 +172,6 @@ class Connections:
     def close(self, at: datetime) -> list[Observation]:
         connections = [*self._confirmed.items(), *self._unconfirmed.items()]
         return [each for key, session in connections for each in self.end(Connection(key, session), at)]
-
-    def _use(self, key: _Key, session: Session, at: datetime) -> None:
-        self._used[key] = at, session
-        self._used.move_to_end(key)
 
     def _bounded(self, sessions: OrderedDict[_Key, Session], at: datetime) -> list[Observation]:
         key = to_evict(sessions, self.limits.connections_max)
@@ -207,8 +193,6 @@ class Exchange:
     connection: Connection
     request: Body
     response: Body = field(default_factory=Opaque)
-    events: HeldEvents | None = None
-    """A response that is held back event by event."""
     status: int | None = None
     is_mislabelled: bool = False
     """Whether the request's headers state something other than JSON in UTF-8."""
@@ -238,7 +222,4 @@ class Exchange:
             kept_bytes += len(self.waiting[0])
             self.waiting = None
         self.request = self.response = Opaque()
-        if self.events is not None:
-            kept_bytes += self.events.kept_bytes
-            self.events = None
         return kept_bytes

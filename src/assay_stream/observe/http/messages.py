@@ -17,7 +17,7 @@ from assay_stream.observe.wire import may_list, params_of
 
 LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
-_NAMES = (b"data", b"event")
+_LINE = re.compile(rb"[^\r\n]+")
 ODD_BREAK = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
 """Not line ends by the standard, but to clients that split lines as Python's ``splitlines`` does."""
 
@@ -46,6 +46,18 @@ class Opaque(Body):
     """A body that no MCP client takes for messages."""
 
 
+class Event(NamedTuple):
+    """An event, or the bytes between two, empty if too long to keep; and its messages, ``None`` if unreadable."""
+
+    raw: bytes
+    messages: list[bytes | None]
+
+    def saying(self, message: bytes) -> bytes:
+        """Return the event with another message, and the fields needed to resume the stream."""
+        kept = filter(_RESUMING.fullmatch, LINE_END.split(self.raw))
+        return b"\n".join([*kept, b"data: " + message, b"", b""])
+
+
 class EventStream(Body):
     """A stream of server-sent events; yields the data of each message event, lines joined by line feeds.
 
@@ -59,141 +71,91 @@ class EventStream(Body):
 
     def __init__(self, event_bytes_max: int) -> None:
         self._bytes_max = event_bytes_max
-        self._begun = False
-        self._line = bytearray()
-        self._after_cr = False
-        self._event_bytes = 0
-        self._lost = False
-        self._data: bytearray | None = None
-        self._type = b""
+        self._event = bytearray()
+        """The event so far; of one that is lost, the byte that its latest line begins with."""
+        self._line_start = 0
+        """Where its latest line begins."""
+        self._odd: list[None] = []
+        """For each of its lines that is no data, and yet may be taken for a message or hold a list."""
+        self._is_first = True
+        self._is_lost = self._after_cr = False
 
     @property
     def kept_bytes(self) -> int:
-        return self._event_bytes if self._data is not None or self._line else 0
-
-    @property
-    def is_between(self) -> bool:
-        return not self._line and not self._event_bytes
+        return len(self._event)
 
     def lose(self) -> None:
-        self._lost = True
-        self._data = None
-        self._line[1:] = b""
+        self._is_lost = True
+        # What the line begins with still tells whether it is the blank one that ends the event.
+        self._event = self._event[self._line_start : self._line_start + 1]
+        self._line_start = 0
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
+        for event in self.events(data):
+            yield from event.messages
+        yield from self._odd
+        self._odd.clear()
+
+    def events(self, data: bytes) -> Iterator[Event]:
+        """Yield the events that end in ``data``, and the comments between them, which keep a stream alive for days."""
         if not data:
             return
-        if self._after_cr:
-            data = data.removeprefix(b"\n")
-        start = 0
+        start, is_rest_of_end = 0, self._after_cr and data.startswith(b"\n")
         for end in LINE_END.finditer(data):
-            self._grow(data[start : end.start()])
-            start = end.end()
-            yield from self._line_ends()
-        self._grow(data[start:])
+            self._add(data[start : end.start()])
+            start, line = end.end(), self._text(self._line_start)
+            self._event += end[0]
+            if line.partition(b":")[0] != b"data" and _may_be_taken(line):
+                self._odd.append(None)
+            is_within = self._is_lost or self._line_start > 0
+            is_last = not line and not (is_within and is_rest_of_end)
+            if is_last or (line.startswith(b":") and not is_within):
+                yield Event(b"" if self._is_lost else bytes(self._event), [*self._odd, *self._messages()])
+                self._event.clear()
+                self._odd.clear()
+                self._is_lost = self._is_first = False
+            elif self._is_lost:
+                self._event.clear()
+            self._line_start, is_rest_of_end = len(self._event), False
+        self._add(data[start:])
         self._after_cr = data.endswith(b"\r")
 
     def end(self) -> Iterator[bytes | None]:
-        if self._lost or any(map(may_list, (bytes(self._data or b""), bytes(self._line)))):
+        ends = (self._text(self._line_start), *self._messages())
+        if any(each is None or may_list(each) for each in ends):
             yield None
 
-    def _grow(self, part: bytes) -> None:
-        self._event_bytes += len(part)
-        if self._event_bytes > self._bytes_max:
+    def _add(self, part: bytes) -> None:
+        self._event += part
+        if self._is_lost or len(self._event) > self._bytes_max:
             self.lose()
-        if self._lost:
-            # What the line begins with still tells whether it is the blank one that ends the event.
-            part = b"" if self._line else part[:1]
-        self._line += part
 
-    def _line_ends(self) -> Iterator[bytes | None]:
-        line = bytes(self._line)
-        self._line.clear()
-        if not self._begun:
-            self._begun = True
-            line = line.removeprefix(_BOM)
-        if line:
-            if line.partition(b":")[0] != b"data" and _may_be_taken(line):
-                yield None
-            self._field(line)
-            return
-        data, kind, lost = self._data, self._type, self._lost
-        self._data, self._type, self._event_bytes, self._lost = None, b"", 0, False
-        if lost:
-            yield None
-        elif data is not None and kind in (b"", b"message"):
-            yield bytes(data)
-        elif data is not None and _may_be_taken(bytes(data)):
-            yield None
+    def _text(self, start: int = 0) -> bytes:
+        text = bytes(self._event[start:])
+        return text.removeprefix(_BOM) if self._is_first and not start else text
 
-    def _field(self, line: bytes) -> None:
-        name, _, value = line.partition(b":")
-        if name not in _NAMES or self._lost:
-            if name == b"" and not self._lost:
-                self._event_bytes -= min(len(line), self._event_bytes)  # comments keep a stream alive for days
+    def _messages(self) -> Iterator[bytes | None]:
+        """Yield what clients may take the event for, once it has ended."""
+        data, kind = bytearray(), None
+        if self._is_lost:
+            yield None
             return
-        value = value.removeprefix(b" ")
-        if name != b"data":
-            self._type = value
-        elif self._data is None:
-            self._data = bytearray(value)
-        else:
-            self._data += b"\n" + value
+        for line in map(re.Match.group, _LINE.finditer(self._text())):
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if name == b"data":
+                data += b"\n" + value
+            elif name == b"event":
+                kind = value
+        if data and kind in (None, b"", b"message"):
+            yield bytes(memoryview(data)[1:])
+        elif _may_be_taken(bytes(data)):
+            yield None
 
 
 def _may_be_taken(part: bytes) -> bool:
     """Return True if some client may take a non-message for a message, or find a list in it."""
     return ODD_BREAK.search(part) is not None or may_list(part)
-
-
-class HeldEvent(NamedTuple):
-    """An event, or the bytes between two, empty if too long to hold; and its message, ``None`` if unreadable."""
-
-    raw: bytes
-    messages: list[bytes | None]
-
-    def saying(self, message: bytes) -> bytes:
-        """Return the event with another message, and the fields needed to resume the stream."""
-        kept = filter(_RESUMING.fullmatch, LINE_END.split(self.raw))
-        return b"\n".join([*kept, b"data: " + message, b"", b""])
-
-
-class HeldEvents:
-    """Split a stream into events. One cut off by the end of the stream is dropped, as clients drop it."""
-
-    def __init__(self, event_bytes_max: int) -> None:
-        self._bytes_max = event_bytes_max
-        self._events = EventStream(event_bytes_max)
-        self._raw = bytearray()
-        self._messages: list[bytes | None] = []
-        self._is_lost = False
-
-    @property
-    def kept_bytes(self) -> int:
-        return len(self._raw)
-
-    def feed(self, data: bytes) -> Iterator[HeldEvent]:
-        start = 0
-        for end in LINE_END.finditer(data):
-            self._add(data[start : end.end()])
-            start = end.end()
-            if self._events.is_between:
-                yield HeldEvent(bytes(self._raw), self._messages)
-                self._raw.clear()
-                self._messages, self._is_lost = [], False
-        self._add(data[start:])
-
-    def lose(self) -> None:
-        self._is_lost = True
-        self._raw.clear()
-        self._events.lose()
-
-    def _add(self, part: bytes) -> None:
-        if len(self._raw) + len(part) > self._bytes_max:
-            self.lose()
-        if not self._is_lost:
-            self._raw += part
-        self._messages += self._events.feed(part)
 
 
 _IDENTITY = "identity"

@@ -18,6 +18,7 @@ from multidict import CIMultiDict
 
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.connections import Ending
+from assay_stream.observe.http.listener import Listener
 from assay_stream.observe.http.messages import (
     HeaderFields,
     forwarded,
@@ -204,23 +205,20 @@ class Proxy:
     Args:
         routes: server and URL by path of the tap.
         observe: observer factory, called per exchange.
-        hosts: allowed ``Host`` values; empty allows all.
-        origins: allowed ``Origin`` values, besides the tap's own.
-        is_loopback: whether only this machine can connect.
+        listener: which hosts and origins are served.
     """
 
     routes: Mapping[str, tuple[Upstream, str]]
     client: Client
     observe: Callable[[Upstream, str, HeaderFields], ExchangeObserver]
     _: KW_ONLY
-    hosts: Collection[str] = ()
-    origins: Collection[str] = ()
-    is_loopback: bool = True
+    listener: Listener
     limits: HttpLimits = HTTP_LIMITS
     failures: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._in_progress = 0
+        self._hosts = self.listener.hosts_served
         self._holding = Holding(self.limits.kept_bytes_max)
         self._unreached: set[str] = set()
 
@@ -260,11 +258,11 @@ class Proxy:
 
     def _check(self, request: web.Request) -> None:
         """Prevent browser pages from reaching servers through the tap (MCP, Streamable HTTP, security warning)."""
-        host = request.headers.get("Host", "")
-        if self.hosts and not is_host_served(host, self.hosts):
+        host, origin = request.headers.get("Host", ""), request.headers.get("Origin")
+        if self._hosts and not is_host_served(host, self._hosts):
             raise HttpProblem("host_not_served")
-        origin = request.headers.get("Origin")
-        if origin is not None and not is_origin_served(origin, host, self.origins, is_loopback=self.is_loopback):
+        origins, is_loopback = self.listener.origins, self.listener.is_loopback
+        if origin is not None and not is_origin_served(origin, host, origins, is_loopback=is_loopback):
             raise HttpProblem("origin_not_served")
 
     async def _exchange(self, request: web.Request, upstream: Upstream, url: str, query: str) -> web.StreamResponse:

@@ -10,14 +10,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-import logging
 import math
-import os
 import secrets
 import ssl
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import UTC, datetime
@@ -32,10 +30,10 @@ from assay_stream.observe.http.proxy import ExchangeObserver, Proxy
 from assay_stream.observe.http.traffic import READ_FIELDS, Answered, Asked, HttpEvent, Lost, Opened, Passed, Traffic
 from assay_stream.observe.http.upstreams import Client, Upstream, routes
 from assay_stream.observe.observation import Observation
-from assay_stream.observe.session import Commands, Session
+from assay_stream.observe.session import Commands, session_maker
 from assay_stream.observe.sinks import Sink
-from assay_stream.observe.tap import STEP_BYTES, Backlog, Inspector
-from assay_stream.observe.wire import Direction, said
+from assay_stream.observe.tap import STEP_BYTES, Backlog, Inspector, report_missed
+from assay_stream.observe.wire import Direction
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
@@ -184,12 +182,7 @@ class HttpEnforcer(Inspector):
         return self._threads[traffic].submit(step)
 
     def delivered(self, traffic: Traffic, number: int) -> None:
-        def step() -> None:
-            exchange = traffic.exchanges.get(number)
-            if exchange is not None:
-                exchange.session.offered.delivered(number)
-
-        self._threads[traffic].submit(step)
+        self._threads[traffic].submit(traffic.delivered, number)
 
 
 @dataclass(eq=False, repr=False)
@@ -205,7 +198,6 @@ class Ruled(ExchangeObserver):
         self.hides = self.enforcer.hides
         self._holds_back = False
         self._held = b""
-        self._gives_list = False
         self.note(event)
 
     def note(self, event: HttpEvent) -> None:
@@ -217,7 +209,6 @@ class Ruled(ExchangeObserver):
 
     async def inspect(self, event: HttpEvent) -> Commands | None:
         commands = await asyncio.wrap_future(self.enforcer.inspect(self.traffic, self.number, event))
-        self._gives_list |= commands is not None and commands.gives_list
         if isinstance(event, Asked):
             self.enforcer.blocked += commands is None or commands.forward is None
             return commands
@@ -229,14 +220,7 @@ class Ruled(ExchangeObserver):
         return commands
 
     def delivered(self) -> None:
-        if self._gives_list:
-            self._gives_list = False
-            self.enforcer.delivered(self.traffic, self.number)
-
-
-_IDS_DRAWN = 256
-
-_log = logging.getLogger(__name__)
+        self.enforcer.delivered(self.traffic, self.number)
 
 
 async def run_http_tap(
@@ -263,18 +247,14 @@ async def run_http_tap(
     """
     by_path = routes(upstreams)
     keys = listener.context_key or secrets.token_bytes(32), secrets.token_bytes(32)
-    session: Callable[..., Session] = Session
-    if rule is not None:
-        # Imported here: a tap that does not enforce starts faster without the schemes.
-        from assay_stream.observe.gate import fingerprints_kept, gate_class
-
-        # Shared by all sessions with a server: most of them are given the same list.
-        session = functools.partial(gate_class(hide), decide=rule, over_http=True, digested=fingerprints_kept())
+    # Messages are bodies and events, which only gates have to know.
+    options = {} if rule is None else {"over_http": True}
+    session = session_maker(rule, hide=hide, **options)
     traffic = {
         upstream.path: Traffic(
             upstream.vantage,
             Contexts(*keys, default=upstream.vantage.auth_context),
-            new_id=functools.partial(next, _random_ids()),
+            new_id=lambda: str(uuid.uuid4()),
             session=session,
             limits=limits,
         )
@@ -293,9 +273,7 @@ async def run_http_tap(
         by_path,
         client,
         lambda upstream, method, fields: inspector.opened(upstream.path, method, fields),
-        hosts=listener.hosts_served,
-        origins=frozenset(origin.lower() for origin in listener.origins),
-        is_loopback=listener.is_loopback,
+        listener=listener,
         limits=limits,
     )
     try:
@@ -305,31 +283,8 @@ async def run_http_tap(
             await client.close()
         finally:
             await asyncio.to_thread(inspector.close)
-            _report(inspector, traffic, proxy)
-
-
-def _random_ids() -> Iterator[str]:
-    """Yield new ids, drawn in batches: each draw may release the GIL to another thread. For one thread."""
-    while True:
-        drawn = os.urandom(16 * _IDS_DRAWN)
-        for start in range(0, len(drawn), 16):
-            yield str(uuid.UUID(bytes=drawn[start : start + 16], version=4))
-
-
-def _report(inspector: HttpWatch | HttpEnforcer, traffic: Mapping[str, Traffic], proxy: Proxy) -> None:
-    for path, each in traffic.items():
-        connections, stats = each.connections, each.connections.stats
-        if stats.missed_lines or stats.refused_snapshots or stats.evicted_requests or connections.evicted:
-            found = said(stats, evicted_connections=connections.evicted)
-            _log.warning("not everything could be observed under %s (docs/tap.md): %s", path, found)
-    if inspector.failures:
-        _log.warning("inspecting failed %d times", inspector.failures)
-    counts = {
-        "requests failed in the tap": proxy.failures,
-        "requests were not passed on": inspector.blocked,
-        "messages of servers were withheld": inspector.withheld,
-        "exchanges were not observed": inspector.missed_exchanges if isinstance(inspector, HttpWatch) else 0,
-    }
-    for what, count in counts.items():
-        if count:
-            _log.warning("%d %s", count, what)
+            for path, each in traffic.items():
+                evicted = each.connections.evicted
+                report_missed(each.connections.stats, f" under {path}", evicted_connections=evicted)
+            missed = inspector.missed_exchanges if isinstance(inspector, HttpWatch) else 0
+            inspector.report(requests_failed_in_the_tap=proxy.failures, exchanges_not_observed=missed)

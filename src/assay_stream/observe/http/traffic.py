@@ -30,15 +30,14 @@ from assay_stream.observe.http.messages import (
     CHARSETS_WITH_ASCII,
     UTF_8,
     Body,
+    EventStream,
     HeaderFields,
-    HeldEvents,
     JsonBody,
     Opaque,
     Unreadable,
     body_of,
     first,
     is_body_unclear,
-    is_event_stream,
     is_request_unclear,
     mismatch,
     plain_body,
@@ -144,13 +143,13 @@ class Traffic:
             case Passed("client->server", data):
                 return Commands(data, self._from_client(exchange, data, at))
             case Passed(_, data):
-                return self._giving(exchange, self._passed(exchange, data, at))
+                return self._passed(exchange, data, at)
             case Asked(body, fields):
                 return self._rule(exchange, body, fields, at)
             case Answered(status, fields):
                 return Commands(observations=self._answered(exchange, status, fields, at))
             case Replied(body):
-                return self._giving(exchange, self._shown_whole(exchange, body, at))
+                return self._shown_whole(exchange, body, at)
             case Lost(direction):
                 return Commands(observations=self._lost(exchange, direction, at))
             case Closed(ending):
@@ -165,6 +164,12 @@ class Traffic:
         if exchange is not None and not exchange.is_refused:
             exchange.session.offered.doubt()
         return Commands()
+
+    def delivered(self, number: int) -> None:
+        """Record that the client has what was given it of an exchange."""
+        exchange = self.exchanges.get(number)
+        if exchange is not None:
+            exchange.session.offered.delivered(number)
 
     def missed(self, exchanges: int, at: datetime) -> list[Observation]:
         """Return the loss events of exchanges that passed uninspected. Contents unknown, each counts as a call."""
@@ -202,8 +207,6 @@ class Traffic:
     def _answered(self, exchange: Exchange, status: int, fields: HeaderFields, at: datetime) -> list[Observation]:
         observations: list[Observation] = []
         exchange.status = status
-        if exchange.session.hides and is_event_stream(fields):
-            exchange.events = HeldEvents(self.message_bytes_max)
         exchange.response = self._response_body(exchange, fields)
         if exchange.is_refused:
             return exchange.session.exchange_refused(exchange.number, exchange.asked, at)
@@ -233,16 +236,10 @@ class Traffic:
         line = exchange.session.read(message)
         return not line.exact or is_ambiguous(line, message, EVENT_BREAK)
 
-    @staticmethod
-    def _giving(exchange: Exchange, commands: Commands) -> Commands:
-        session = exchange.session
-        commands.gives_list = session.enforces and session.offered.awaits_delivery(exchange.number)
-        return commands
-
     def _passed(self, exchange: Exchange, data: bytes | None, at: datetime) -> Commands:
         """Return the server's bytes for the client: unchanged, or event by event for a held stream."""
-        events = exchange.events
-        if events is None:
+        events = exchange.response
+        if not (exchange.session.hides and isinstance(events, EventStream)):
             passing = Commands(data or b"")
             for message in self._read(exchange, "server->client", data):
                 if not self._says_nothing(exchange, message):
@@ -252,7 +249,7 @@ class Traffic:
             return Commands()  # an event that the end cuts off is none
         given, total = bytearray(), Commands()
         self._kept_bytes -= events.kept_bytes
-        for event in events.feed(data):
+        for event in events.events(data):
             if not event.messages:
                 given += event.raw
                 continue

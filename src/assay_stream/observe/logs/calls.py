@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -22,6 +22,7 @@ from assay_stream.observe.recorded import OnError, check_observation, numbered, 
 from assay_stream.plugins import LOGS
 
 SpanKind = Literal["server", "client"]
+Split = Callable[[Iterable[bytes]], Iterable[bytes]]
 
 _DURATION_MAX_MS = 366 * 24 * 3_600 * 1_000
 _LINE_END = re.compile(r"\r\n|\r|\n")  # of server-sent events; U+2028 may be in a JSON text
@@ -188,8 +189,8 @@ def from_log(
         name: of its reader.
         pieces: the lines of the log; pieces of any size where its reader splits them.
     """
-    before = sha256()
-    for number, raw in _entries(name, pieces):
+    before, split = sha256(), LOGS.load(name).split
+    for number, raw in numbered(pieces) if split is None else enumerate(_apart(name, split, pieces), 1):
         if isinstance(raw, InputError):
             report(raw, number, on_error)
             return
@@ -226,19 +227,13 @@ def _observed(
         yield error
 
 
-def _entries(name: str, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes | InputError]]:
-    """Yield the entries of a log with their numbers, and an error in place of those that cannot be told apart."""
-    split = LOGS.load(name).split
-    if split is None:
-        yield from numbered(pieces)
-        return
-    number = 0
+def _apart(name: str, split: Split, pieces: Iterable[bytes]) -> Iterator[bytes | InputError]:
+    """Yield the entries of a log, and an error in place of those that cannot be told apart."""
     try:
         with LOGS.naming(name):
-            for number, raw in enumerate(split(pieces), 1):
-                yield number, raw
+            yield from split(pieces)
     except InputError as error:
-        yield number + 1, error
+        yield error
 
 
 def delimited_messages(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -38,11 +38,7 @@ class Service:
         self.sink = MemorySink()
         feed = Feed("the-gateway", "o", self.sink, rule=rule, filtered=True, server_scoped=True)
         self.answers = ExtMcp(
-            feed,
-            prefixes=Prefixes(prefixes or {}),
-            servers={"renamed": SERVER},
-            enforces=rule is not None,
-            monotonic_s=lambda: self.now_s,
+            feed, prefixes=Prefixes(prefixes or {}), servers={"renamed": SERVER}, monotonic_s=lambda: self.now_s
         )
 
     def data(self) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http import proxy
-from assay_stream.observe.http.messages import HeldEvents
+from assay_stream.observe.http.messages import EventStream
 from tests.support.gates import a_call, a_tool, pinned
 from tests.support.http_tap import Tap, http_tap
 from tests.support.raw_http import Answering, Serve, a_post, a_response, body_of, connect, exchange, raw_server
@@ -270,13 +270,13 @@ async def test_the_answer_of_a_call_that_comes_in_the_exchange_of_a_list_is_a_li
 
 def test_an_event_that_was_let_go_is_kept_nowhere() -> None:
     """What goes on to come of it is not kept either; the next event is read again."""
-    held = HeldEvents(1_000_000)
-    assert list(held.feed(b"data: x")) == []
+    held = EventStream(1_000_000)
+    assert list(held.events(b"data: x")) == []
     held.lose()
     for _ in range(90):
-        assert list(held.feed(b"y" * 10_000)) == []
-    assert held.kept_bytes + len(held._events._line) + len(held._events._data or b"") <= 1
-    assert [event.messages for event in held.feed(b"\n\ndata: {}\n\n")] == [[None], [b"{}"]]
+        assert list(held.events(b"y" * 10_000)) == []
+    assert held.kept_bytes <= 1
+    assert [event.messages for event in held.events(b"\n\ndata: {}\n\n")] == [[None], [b"{}"]]
 
 
 _PARTS = st.lists(
@@ -288,11 +288,11 @@ _PARTS = st.lists(
 def test_events_hold_what_came_however_it_is_cut(parts: list[bytes], size: int) -> None:
     """Together they are the stream, but for what its end cuts off; their messages do not depend on the cuts."""
     stream = b"".join(parts)
-    whole, cut = HeldEvents(len(stream)), HeldEvents(len(stream))
-    at_once = list(whole.feed(stream))
-    bit_by_bit = [each for start in range(0, len(stream), size) for each in cut.feed(stream[start : start + size])]
+    whole, cut = EventStream(len(stream)), EventStream(len(stream))
+    at_once = list(whole.events(stream))
+    bit_by_bit = [each for start in range(0, len(stream), size) for each in cut.events(stream[start : start + size])]
     assert stream.startswith(b"".join(each.raw for each in at_once))
-    assert stream[len(b"".join(each.raw for each in at_once)) :] == bytes(whole._raw)
+    assert stream[len(b"".join(each.raw for each in at_once)) :] == bytes(whole._event)
     for found in (at_once, bit_by_bit):
         assert [message for each in found for message in each.messages] == [
             message for each in at_once for message in each.messages

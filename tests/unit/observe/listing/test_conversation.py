@@ -13,11 +13,13 @@ from hypothesis import given, strategies as st
 from assay_stream.limits import LISTING_LIMITS
 from assay_stream.observe import Observation, Vantage, WireObserver
 from assay_stream.observe.list_transport import ListingError
-from assay_stream.observe.list_watch import Conversation
+from assay_stream.observe.list_watch import Conversation, Watched
+from tests.support.listing import servers
 
 REASONS = {"ended", "not_mcp", "refused", "silent", "too_much", "unreadable"}
 LIMITS = replace(LISTING_LIMITS, answer_limit_s=0.01, probe_limit_s=0.01, pages_max=4)
 AT = datetime(2026, 3, 1, 10, tzinfo=UTC)
+[SERVER] = servers({"command": ["x"]})
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8) | st.just(10**400),
@@ -61,8 +63,9 @@ async def listed(answers: list[Any], scripted: type[Scripted] = Scripted) -> tup
     numbers = count()
     vantage = Vantage(server_id="s", observer_id="lister")
     observer = WireObserver(vantage, session_id="w", new_id=lambda: f"id-{next(numbers)}")
-    conversation = Conversation(observer, publish=published.append, clock=lambda: AT, limits=LIMITS)
-    conversation.transport = scripted(conversation, answers)
+    watched = Watched(SERVER, observer)
+    conversation = Conversation(watched, publish=published.append, clock=lambda: AT, limits=LIMITS)
+    conversation.transport = scripted(conversation, answers)  # type: ignore[assignment]  # a stand-in
     try:
         await conversation.list_all()
     except ListingError as error:
@@ -109,7 +112,7 @@ async def test_the_requests_of_a_batch_count_one_by_one() -> None:
     """Each would be refused by a request of ours: a megabyte would bring about tens of thousands."""
     ids = count()
     observer = WireObserver(Vantage(server_id="s", observer_id="o"), session_id="c", new_id=lambda: f"id-{next(ids)}")
-    conversation = Conversation(observer, publish=lambda _: None, clock=lambda: AT)
+    conversation = Conversation(Watched(SERVER, observer), publish=lambda _: None, clock=lambda: AT)
     requests = [{"jsonrpc": "2.0", "id": n, "method": "x"} for n in range(LISTING_LIMITS.connection_messages_max + 1)]
     with pytest.raises(ListingError, match="too_much"):
         await conversation.heard(json.dumps(requests).encode())
