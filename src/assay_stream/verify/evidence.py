@@ -25,7 +25,6 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from assay_stream.canonical.decode import decode_json
-from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.files.archive import PartitionPlace
 from assay_stream.files.lines import record_line_parts
@@ -337,14 +336,22 @@ def differing(
     for name in one.keys() | other.keys():
         member = f"{path}.{name}"
         mine, theirs = one.get(name), other.get(name)
-        # By what they mean in JSON: true is not 1, and 1.0 is.
-        if name in one and name in other and canonicalize(mine) == canonicalize(theirs):
+        if name in one and name in other and _same(mine, theirs):
             continue
         if member in split and isinstance(mine, dict) and isinstance(theirs, dict):
             found |= differing(mine, theirs, member, split=split, is_ours=is_ours)
         else:
             found.add(member if name in other or is_ours(path, name) else path)
     return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return True if two JSON values are equal; true is not 1, and integers beyond 2**53 are told apart."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
 
 
 def _code_of(path: str) -> str:

@@ -13,7 +13,7 @@ from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import assay_tool as assay
 from assay_stream.verify.compare import ReplayComparison
-from assay_stream.verify.evidence import Difference, Offsets, Pairing, Recorded
+from assay_stream.verify.evidence import Difference, Offsets, Pairing, Recorded, differing
 from tests.support.alerts import TIME_US, alert_records, finding_of
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
@@ -54,6 +54,12 @@ def test_a_policy_that_came_late_is_named() -> None:
     assert difference.causes == ("policy_changed",)
     assert difference.paths == ("$.data.pin",)
     assert [origin.topic for origin in difference.left_out] == ["control"]
+
+
+@pytest.mark.parametrize(("other", "is_same"), [(2**53, True), (float(2**53), True), (2**53 + 1, False)], ids=str)
+def test_integers_that_one_double_stands_for_are_told_apart(other: float, is_same: bool) -> None:
+    found = differing({"n": [2**53]}, {"n": [other]}, split=(), is_ours=lambda *_: True)
+    assert found == (set() if is_same else {"$.n"})
 
 
 def test_a_digest_that_another_version_worked_out_is_its_own_cause() -> None:
