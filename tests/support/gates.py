@@ -13,7 +13,7 @@ from assay_stream.observe.session import ClientSaid, Commands, Missed, ServerSai
 from assay_stream.observe.wire import Direction
 from assay_stream.registry.step import verdict_key
 from assay_stream.schemes.fingerprint import Fingerprint, fingerprint
-from assay_stream.schemes.hangar import Action, DigestPolicy, MismatchAction, UnknownPolicy
+from assay_stream.schemes.hangar import Action, DigestPolicy
 from tests.support.mcp_dialogue import START, THE_VANTAGE, InPieces, counted_ids
 
 SERVER = THE_VANTAGE.server_id
@@ -39,7 +39,7 @@ def a_verdict(
     """A verdict as the stream writes it: pins, policy, and what the fleet sees (a definition, or nothing)."""
     policy = None
     if enforcement is not None:
-        policy = DigestPolicy(enforcement=MismatchAction(enforcement), unknown=UnknownPolicy(unknown))
+        policy = DigestPolicy(enforcement=enforcement, unknown=unknown)
     pins = PinsInForce(
         approved=approved or {}, rejected={name: tuple(values) for name, values in (rejected or {}).items()}
     )

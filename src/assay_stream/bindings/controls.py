@@ -19,7 +19,6 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -42,16 +41,7 @@ from assay_stream.model.control import (
 from assay_stream.model.record import Origin, Position
 from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.schemes.fingerprint import SCHEMES, Fingerprint
-from assay_stream.schemes.hangar import Action, DigestPolicy, MismatchAction, PinComparison, UnknownPolicy
-
-_TO_POLICY = {
-    PinStatus.UNPINNED: PinComparison.UNKNOWN,
-    PinStatus.UNOBSERVED: PinComparison.UNKNOWN,
-    PinStatus.MATCH: PinComparison.MATCH,
-    PinStatus.MISMATCH: PinComparison.MISMATCH,
-    PinStatus.REJECTED: PinComparison.MISMATCH,
-}
-
+from assay_stream.schemes.hangar import Action, DigestPolicy
 
 UNPINNED = PinResult(status=PinStatus.UNPINNED)
 STATUS_WEIGHT = {status: weight for weight, status in enumerate(PinStatus)}
@@ -89,11 +79,13 @@ def check_pins(
     worst = max(results, key=lambda result: (STATUS_WEIGHT[result.status], result.observed is not None))
     if policy is None:
         return worst
-    action = policy.action(_TO_POLICY[worst.status])
-    if worst.status is PinStatus.MISMATCH and worst.observed is None:
+    action = Action.ALLOW if worst.status is PinStatus.MATCH else policy.on_mismatch
+    if worst.status in (PinStatus.UNPINNED, PinStatus.UNOBSERVED):
+        action = policy.on_unknown
+    elif worst.status is PinStatus.MISMATCH and worst.observed is None:
         # Neither a match nor a known mismatch: the more severe of the policy's two answers.
-        action = max(action, policy.action(PinComparison.UNKNOWN), key=ACTION_WEIGHT.__getitem__)
-    return replace(worst, enforcement=policy.enforcement.value, action=action)
+        action = max(policy.on_mismatch, policy.on_unknown, key=ACTION_WEIGHT.__getitem__)
+    return replace(worst, enforcement=policy.enforcement, action=action)
 
 
 class PinState(StrEnum):
@@ -296,12 +288,7 @@ def digest_policy(policy: Policy) -> DigestPolicy | None:
     """Return a policy fact as MCP Hangar's policy, ``None`` where it revokes one."""
     if policy.enforcement is None or policy.unknown is None:
         return None
-    return _digest_policy(policy.enforcement, policy.unknown)
-
-
-@cache
-def _digest_policy(enforcement: str, unknown: str) -> DigestPolicy:
-    return DigestPolicy(enforcement=MismatchAction(enforcement), unknown=UnknownPolicy.parse(unknown))
+    return DigestPolicy(enforcement=policy.enforcement, unknown=policy.unknown)
 
 
 def position_of(when: When) -> Position:
@@ -410,5 +397,5 @@ def _read(content: Mapping[str, Any]) -> Verdict:
     return Verdict(
         result=PinResult(status=PinStatus(content["status"]), action=action, **optional),
         pins=PinsInForce(approved=dict(content.get("pins", {})), rejected=rejected),
-        policy=None if policy is None else _digest_policy(policy["enforcement"], policy["unknown"]),
+        policy=None if policy is None else DigestPolicy(**policy),
     )

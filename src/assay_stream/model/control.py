@@ -61,7 +61,10 @@ ERASURE_SET_TYPE = "assay.control.erasure.set"
 ALERT_TYPE = "assay.control.alert."
 """Type of what a person does with an alert, up to the act."""
 
-UnknownAccepted = Literal["allow_degraded", "allow_unverified", "warn", "block"]
+_UnknownAccepted = Annotated[
+    Literal["allow_degraded", "allow_unverified", "warn", "block"],
+    AfterValidator(lambda text: "allow_degraded" if text == "allow_unverified" else text),
+]
 DOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?$"
 """A host in lower case, with a port where it is not that of HTTPS."""
 Domain = Annotated[str, StringConstraints(pattern=DOMAIN_PATTERN)]
@@ -116,7 +119,7 @@ class PolicySetData(PolicyRemoveData):
     """What is to happen where a definition differs from its pins, or has none: for a tool, or the whole server."""
 
     enforcement: Enforcement
-    unknown: UnknownAccepted
+    unknown: _UnknownAccepted
 
 
 class KeyAcceptData(ControlData):

@@ -77,7 +77,6 @@ from assay_stream.registry.retention import (
 from assay_stream.registry.snapshot_step import apply_announcement, apply_snapshot
 from assay_stream.registry.step import Registry, Step, Transition, policy_text, read_document
 from assay_stream.schemes import assay_tool as assay
-from assay_stream.schemes.hangar import UnknownPolicy
 from assay_stream.text.times import time_us_of
 from assay_stream.work import Work
 
@@ -249,8 +248,6 @@ def fact_of(record: Record, event: ControlEvent) -> _Decision:
         if key is not None:
             given |= {"fingerprint": key.fingerprint, "public_key_pem": key.pem}
         return Discovery(status=status, revoked=revoked, **given)
-    if event.type == POLICY_SET_TYPE:
-        given["unknown"] = UnknownPolicy.parse(data.unknown).value
     fact, fixed = _FACTS[event.type]
     return fact(**given, **fixed)
 

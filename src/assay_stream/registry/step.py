@@ -210,7 +210,7 @@ def _value(
 
 
 def policy_text(policy: DigestPolicy | None) -> dict[str, str] | None:
-    return None if policy is None else {"enforcement": policy.enforcement.value, "unknown": policy.unknown.value}
+    return None if policy is None else {"enforcement": policy.enforcement, "unknown": policy.unknown}
 
 
 SCHEME = "schemapin.v1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any
@@ -70,42 +70,6 @@ def _nameless() -> InputError:
     return InputError("tool_name_missing", "a tool without a name has no digest", path="$.name")
 
 
-class MismatchAction(StrEnum):
-    """What to do on a mismatch."""
-
-    AUDIT = "audit"
-    WARN = "warn"
-    BLOCK = "block"
-
-
-class UnknownPolicy(StrEnum):
-    """What to do with a tool that could not be compared with a pin."""
-
-    ALLOW_DEGRADED = "allow_degraded"
-    WARN = "warn"
-    BLOCK = "block"
-
-    @classmethod
-    def parse(cls, text: str) -> UnknownPolicy:
-        """Parse a policy name; ``allow_unverified`` is Hangar's later name for ``allow_degraded``.
-
-        Raises:
-            InputError: ``unknown_value``.
-        """
-        try:
-            return cls.ALLOW_DEGRADED if text == "allow_unverified" else cls(text)
-        except ValueError:
-            raise InputError(
-                "unknown_value", "must be allow_degraded (or allow_unverified), warn or block", path="$.unknown"
-            ) from None
-
-
-class PinComparison(StrEnum):
-    MATCH = "match"
-    MISMATCH = "mismatch"
-    UNKNOWN = "unknown"
-
-
 class Action(StrEnum):
     """What to do with a call of the tool."""
 
@@ -114,13 +78,12 @@ class Action(StrEnum):
     BLOCK = "block"
 
 
-_ACTIONS: dict[str, Action] = {
-    MismatchAction.AUDIT: Action.ALLOW,
-    MismatchAction.WARN: Action.WARN,
-    MismatchAction.BLOCK: Action.BLOCK,
-    UnknownPolicy.ALLOW_DEGRADED: Action.ALLOW,
+_ACTIONS = {
+    **dict.fromkeys(("audit", "allow_degraded", "allow_unverified"), Action.ALLOW),
+    "warn": Action.WARN,
+    "block": Action.BLOCK,
 }
-"""The action of each setting; ``warn`` and ``block`` are spelt alike on both sides and mean the same."""
+"""The action of each setting. ``allow_unverified`` is Hangar's later name for ``allow_degraded``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,13 +93,19 @@ class DigestPolicy:
     The defaults are those of Hangar's own gate: a mismatch blocks, a tool without a pin passes.
 
     Args:
-        unknown: what to do with a tool that has no pin, or is pinned but was not observed.
+        enforcement: what to do on a mismatch: ``audit``, ``warn`` or ``block``.
+        unknown: what to do with a tool that has no pin, or is pinned but was not observed: ``allow_degraded``, ``warn``
+            or ``block``.
+
+    Raises:
+        KeyError: for another setting.
     """
 
-    enforcement: MismatchAction = MismatchAction.BLOCK
-    unknown: UnknownPolicy = UnknownPolicy.ALLOW_DEGRADED
+    enforcement: str = "block"
+    unknown: str = "allow_degraded"
+    on_mismatch: Action = field(init=False, compare=False)
+    on_unknown: Action = field(init=False, compare=False)
 
-    def action(self, status: PinComparison) -> Action:
-        if status is PinComparison.MATCH:
-            return Action.ALLOW
-        return _ACTIONS[self.enforcement if status is PinComparison.MISMATCH else self.unknown]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "on_mismatch", _ACTIONS[self.enforcement])
+        object.__setattr__(self, "on_unknown", _ACTIONS[self.unknown])

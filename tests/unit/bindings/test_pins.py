@@ -8,7 +8,7 @@ import pytest
 from assay_stream.bindings.controls import NO_PINS, Controls, PinsInForce, check_pins, pin_states, pins_in_force
 from assay_stream.model.control import Pin, PinAct, PinStatus
 from assay_stream.schemes.fingerprint import fingerprint
-from assay_stream.schemes.hangar import DigestPolicy, MismatchAction, UnknownPolicy
+from assay_stream.schemes.hangar import DigestPolicy
 from tests.support.facts import a_fingerprint, a_pin
 
 SEEN = a_fingerprint("a")
@@ -60,7 +60,7 @@ def test_a_rejected_value_outweighs_every_pin() -> None:
     ],
 )
 def test_the_policy_says_what_it_would_have_done(enforcement: str, unknown: str, mismatch: str, unpinned: str) -> None:
-    policy = DigestPolicy(enforcement=MismatchAction(enforcement), unknown=UnknownPolicy.parse(unknown))
+    policy = DigestPolicy(enforcement=enforcement, unknown=unknown)
     pins = approved(assay__v1="v1:a")
     actions = [
         check_pins(pins, observed, policy=policy).as_json()["action"] for observed in (SEEN, a_fingerprint("b"), None)

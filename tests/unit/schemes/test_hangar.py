@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assay_stream.schemes import hangar
-from assay_stream.schemes.hangar import Action, DigestPolicy, PinComparison, UnknownPolicy
+from assay_stream.schemes.hangar import Action, DigestPolicy
 from tests.support.errors import raises_code
 
 
@@ -62,10 +62,10 @@ class TestDigests:
 
 class TestPolicy:
     def test_the_defaults_are_those_of_the_gate(self) -> None:
-        assert DigestPolicy().action(PinComparison.MISMATCH) is Action.BLOCK
-        assert DigestPolicy().action(PinComparison.UNKNOWN) is Action.ALLOW
+        assert DigestPolicy().on_mismatch is Action.BLOCK
+        assert DigestPolicy().on_unknown is Action.ALLOW
 
     def test_an_unknown_setting_is_refused(self) -> None:
-        with raises_code("unknown_value") as caught:
-            UnknownPolicy.parse("allow")
-        assert "allow_unverified" in caught.value.message
+        for setting in ({"unknown": "allow"}, {"enforcement": "allow"}):
+            with pytest.raises(KeyError):
+                DigestPolicy(**setting)
