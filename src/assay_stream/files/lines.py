@@ -34,7 +34,6 @@ from assay_stream.model.record import (
     Output,
     Record,
     Role,
-    made_of,
 )
 from assay_stream.text.escaping import json_bytes
 from assay_stream.text.times import time_ms_in
@@ -66,6 +65,7 @@ class _RecordLine(msgspec.Struct):
     value: str | None = None
     value_base64: str | msgspec.UnsetType = msgspec.UNSET
     set_aside: bool = False
+    specversion: msgspec.UnsetType = msgspec.UNSET  # that of an event
 
 
 _LINES = msgspec.json.Decoder(_RecordLine)
@@ -93,20 +93,17 @@ def record_of_line(content: dict[str, Any] | bytes, place: Origin, roles: Collec
         line = _LINES.decode(content) if isinstance(content, bytes) else msgspec.convert(content, _RecordLine)
         if line.role not in roles:
             raise ValueError("a role that is not read")
-        headers = [(name, _optional(value, str.encode)) for name, value in line.headers]
-        headers += [(name, _optional(value, _from_base64)) for name, value in line.headers_base64]
+        headers: Headers = ()
+        if line.headers or line.headers_base64:
+            texts = ((name, _optional(value, str.encode)) for name, value in line.headers)
+            others = ((name, _optional(value, _from_base64)) for name, value in line.headers_base64)
+            # Kafka knows headers without a value. None of ours is one, but somebody else's must keep what it is.
+            headers = cast(Headers, (*texts, *others))
         for text in (line.origin.topic, *(name for name, _ in headers)):
             text.encode()  # raises for half a surrogate pair
-        return Record(
-            role=line.role,
-            origin=Origin(line.origin.topic, line.origin.partition, line.origin.offset),
-            key=_bytes(line.key, line.key_base64),
-            value=_bytes(line.value, line.value_base64),
-            # Kafka knows headers without a value. None of ours is one, but somebody else's must keep what it is.
-            headers=cast(Headers, tuple(headers)),
-            timestamp_ms=line.timestamp_ms,
-            set_aside=line.set_aside,
-        )
+        origin = Origin(line.origin.topic, line.origin.partition, line.origin.offset)
+        key, value = _bytes(line.key, line.key_base64), _bytes(line.value, line.value_base64)
+        return Record(line.role, origin, key, value, headers, line.timestamp_ms, set_aside=line.set_aside)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise InputError(
             "bad_record_line",
@@ -203,15 +200,6 @@ _CONTROL_PREFIX = "assay.control."
 _READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
 
 
-class _PlainLine(msgspec.Struct, forbid_unknown_fields=True):
-    origin: _LineOrigin
-    role: str
-    timestamp_ms: _TimestampMs
-    key: str
-    value: str
-
-
-_PLAIN_LINES = msgspec.json.Decoder(_PlainLine)
 _SERVER_ID = re.compile(rb'"server_id"\s*:\s*"([^"\\]{1,4096})"')
 
 
@@ -288,29 +276,20 @@ def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _
     """
     timestamp_ms = short_lines = 0
     rest: Record | None = None
-    plain_roles = {role.value: role for role in _READ if role in roles}
     for number, line in enumerate(lines):
         if len(line) < SHORT_LINE_BYTES and (raw := line.rstrip(b"\r\n")):
             short_lines += 1
             if short_lines > REFUSED_RECORDS_MAX:
                 rest = rest or Record(Role.CALLS, Origin(name, 0, number), None, raw, timestamp_ms=timestamp_ms)
                 continue
+        place = Origin(name, 0, number)
         try:
-            # Record lines that hold text only, as most do.
-            plain = _PLAIN_LINES.decode(line)
-            role = plain_roles[plain.role]
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
-            pass
-        else:
-            timestamp_ms, place = plain.timestamp_ms, plain.origin
-            origin = made_of(Origin, (place.topic, place.partition, place.offset))
-            fields = (role, origin, plain.key.encode(), plain.value.encode(), (), timestamp_ms, False, False)
-            yield made_of(Record, fields)
-            continue
-        raw = line.rstrip(b"\r\n")
-        if not raw:
-            continue
-        record = _record(raw, Origin(topic=name, partition=0, offset=number), timestamp_ms, roles)
+            record = record_of_line(line, place, roles)
+        except InputError:
+            raw = line.rstrip(b"\r\n")
+            if not raw:
+                continue
+            record = _record(raw, place, timestamp_ms, roles)
         timestamp_ms = record.timestamp_ms
         yield record
     if rest is not None:
