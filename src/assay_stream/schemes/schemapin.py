@@ -164,9 +164,6 @@ def expiry_warning(claims: Mapping[str, str], time_us: int) -> str | None:
     return EXPIRED if time_us > expires_us else None
 
 
-KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
-"""Versions of the document, oldest first. What they add is optional (section 12)."""
-
 _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,2}")
 _BARE_SHA256 = re.compile(r"[0-9a-f]{64}")
 _PEM_MARK = "-----BEGIN PUBLIC KEY-----"
@@ -174,24 +171,17 @@ _PEM_MARK = "-----BEGIN PUBLIC KEY-----"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WellKnown:
-    """A discovery document.
+    """A discovery document, of any version: what versions add is optional (section 12).
 
     Args:
-        read_as: the version it is parsed as: its own, or the newest known if that is unknown (section 12).
         public_key_pem: the key, not yet parsed: a document may be valid though its key is not.
         revoked_keys: fingerprints in lower case.
-        developer_name: self-declared name of the signer.
-        contact: self-declared contact address.
         domain: the domain the document claims; only documents from bundles have it (section 13.1).
         revocation_endpoint: URL of the domain's revocation document, if it has one (section 8.5).
     """
 
-    schema_version: str
-    read_as: str
     public_key_pem: str
     revoked_keys: frozenset[str] = frozenset()
-    developer_name: str | None = None
-    contact: str | None = None
     domain: str | None = None
     revocation_endpoint: str | None = None
 
@@ -209,13 +199,12 @@ def parse_well_known(document: bytes | Mapping[str, Any]) -> WellKnown:
     pem = content.get("public_key_pem")
     if not isinstance(pem, str) or _PEM_MARK not in pem:
         raise _invalid("the key is missing or no PEM PUBLIC KEY block: publish one", "$.public_key_pem")
+    revoked_keys = _revoked_keys(content)
+    for name in ("developer_name", "contact"):
+        _member(content, name)
     return WellKnown(
-        schema_version=version,
-        read_as=version if version in KNOWN_VERSIONS else KNOWN_VERSIONS[-1],
         public_key_pem=pem,
-        revoked_keys=_revoked_keys(content),
-        developer_name=_member(content, "developer_name"),
-        contact=_member(content, "contact"),
+        revoked_keys=revoked_keys,
         domain=_member(content, "domain"),
         revocation_endpoint=_member(content, "revocation_endpoint"),
     )
@@ -328,14 +317,6 @@ class SchemaPinErrorCode(StrEnum):
     SCHEMA_CANONICALIZATION_FAILED = "schema_canonicalization_failed"
 
 
-class PinDecision(StrEnum):
-    """How a key compares with the pinned one."""
-
-    FIRST_USE = "first_use"
-    PINNED = "pinned"
-    KEY_PIN_MISMATCH = "key_pin_mismatch"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
     """Result of one verification. Valid identifies the signer, and means nothing about what the tool does.
@@ -345,25 +326,21 @@ class Verification:
         mode: what was signed; ``None`` unless the signature verified.
         fingerprint: of the document's key; ``None`` if none could be read.
         error_code: ``None`` if valid.
-        pin: how the key compares with the pinned one; ``None`` if that step was not reached. ``first_use`` with
-            ``valid`` means: pin this key now.
     """
 
     valid: bool
     mode: Mode | None = None
     fingerprint: str | None = None
     error_code: SchemaPinErrorCode | None = None
-    pin: PinDecision | None = None
 
 
 def verify(
     digest: Digest | None,
     signature: str,
-    well_known: WellKnown | None,
+    well_known: WellKnown,
     *,
     pinned_fingerprint: str | None = None,
     domain: str | None = None,
-    served_by: str | None = None,
     operator_revoked: AbstractSet[str] = frozenset(),
 ) -> Verification:
     """Verify the signature of a tool from its schema digest. Never raises.
@@ -371,17 +348,13 @@ def verify(
     Args:
         digest: schema digest of the tool, ``None`` if it has no canonical form.
         signature: base64 of DER.
-        well_known: ``None`` if it could not be fetched.
         pinned_fingerprint: ``sha256:<hex>`` of the key pinned for this tool and domain, if any.
         domain: the domain the tool belongs to, if configured by the operator.
-        served_by: the domain that the document was fetched from, if known.
         operator_revoked: fingerprints revoked by the operator, regardless of the document.
     """
-    # 1. There is a sound discovery document (what is not sound has not become a WellKnown).
-    if well_known is None:
-        return _refused(SchemaPinErrorCode.DISCOVERY_FETCH_FAILED)
+    # 1. There is a sound discovery document: what is not sound has not become a WellKnown.
     # 2. It belongs to the tool's domain.
-    if len({plain_domain(name) for name in (domain, served_by, well_known.domain) if name is not None}) > 1:
+    if len({plain_domain(name) for name in (domain, well_known.domain) if name is not None}) > 1:
         return _refused(SchemaPinErrorCode.DOMAIN_MISMATCH)
     # 3. It holds a key on P-256.
     try:
@@ -393,21 +366,20 @@ def verify(
     if fingerprint in well_known.revoked_keys or fingerprint in operator_revoked:
         return _refused(SchemaPinErrorCode.KEY_REVOKED, fingerprint)
     # 5. It is the pinned key, or none is pinned yet. Only an operator accepts a changed one.
-    pin = PinDecision.FIRST_USE if pinned_fingerprint is None else PinDecision.PINNED
     if pinned_fingerprint not in (None, fingerprint):
-        return _refused(SchemaPinErrorCode.KEY_PIN_MISMATCH, fingerprint, PinDecision.KEY_PIN_MISMATCH)
+        return _refused(SchemaPinErrorCode.KEY_PIN_MISMATCH, fingerprint)
     # 6. The tool has a canonical form.
     if digest is None:
-        return _refused(SchemaPinErrorCode.SCHEMA_CANONICALIZATION_FAILED, fingerprint, pin)
+        return _refused(SchemaPinErrorCode.SCHEMA_CANONICALIZATION_FAILED, fingerprint)
     # 7. The signature over its digest holds. Only now may the caller pin the key.
     mode = verify_digest(bytes.fromhex(digest.hex), signature, key)
     if mode is None:
-        return _refused(SchemaPinErrorCode.SIGNATURE_INVALID, fingerprint, pin)
-    return Verification(valid=True, mode=mode, fingerprint=fingerprint, pin=pin)
+        return _refused(SchemaPinErrorCode.SIGNATURE_INVALID, fingerprint)
+    return Verification(valid=True, mode=mode, fingerprint=fingerprint)
 
 
-def _refused(code: SchemaPinErrorCode, fingerprint: str | None = None, pin: PinDecision | None = None) -> Verification:
-    return Verification(valid=False, fingerprint=fingerprint, error_code=code, pin=pin)
+def _refused(code: SchemaPinErrorCode, fingerprint: str | None = None) -> Verification:
+    return Verification(valid=False, fingerprint=fingerprint, error_code=code)
 
 
 def plain_domain(name: str) -> str:

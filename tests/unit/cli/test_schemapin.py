@@ -106,7 +106,10 @@ class TestDeveloper:
             *("--contact", "dev@example.com", "--revoked", revoked),
         )
         said = parse_well_known(done.stdout.encode())
-        assert (said.schema_version, said.developer_name, said.contact) == ("1.1", "Dev", "dev@example.com")
+        stated = json.loads(done.stdout)
+        assert [stated[name] for name in ("schema_version", "developer_name", "contact")] == [
+            *("1.1", "Dev", "dev@example.com")
+        ]
         assert (said.public_key_pem, said.revoked_keys) == (public().pem, frozenset({revoked}))
 
     def test_a_document_that_revokes_its_own_key(self, files: Path) -> None:

@@ -18,17 +18,15 @@ def test_what_a_document_says() -> None:
     document = a_document(contact="dev@example.com", revoked_keys=[FINGERPRINT], unknown={"x": 1})
     said = parse_well_known(document)
     assert said == parse_well_known(json.dumps(document).encode())
-    assert (said.schema_version, said.read_as, said.developer_name) == ("1.1", "1.1", "Dev")
-    assert (said.contact, said.public_key_pem) == ("dev@example.com", public().pem)
+    assert said.public_key_pem == public().pem
     assert FINGERPRINT in said.revoked_keys
     assert public().fingerprint not in said.revoked_keys
 
 
 @pytest.mark.parametrize("version", ["1.5", "2.0", "10.0", "1.4.1"])
 def test_unknown_versions(version: str) -> None:
-    """A version that is not known is read as the newest that is (section 12)."""
-    said = parse_well_known(a_document(schema_version=version))
-    assert (said.schema_version, said.read_as) == (version, "1.4")
+    """A version that is not known is read as well (section 12)."""
+    assert parse_well_known(a_document(schema_version=version)) == parse_well_known(a_document())
 
 
 @pytest.mark.parametrize("listed", ["sha256:0", {}, [1], [None], 0, False])
@@ -47,7 +45,7 @@ def test_a_revocation_in_upper_case_or_without_a_prefix_counts(listed: str) -> N
 
 @pytest.mark.parametrize("name", ["developer_name", "contact", "domain"])
 def test_texts(name: str) -> None:
-    assert getattr(parse_well_known(a_document() | {name: None}), name) is None
+    assert parse_well_known(a_document() | {name: None}) == parse_well_known(a_document())
     values: list[Any] = [7, {}, "x" * (DEFAULT_LIMITS.identifier_chars_max + 1)]
     for value in values:
         with raises_code("discovery_invalid", f"$.{name}"):
@@ -64,7 +62,7 @@ def test_a_document_of_ten_megabytes() -> None:
 def test_the_limit_is_inclusive() -> None:
     room = DEFAULT_LIMITS.discovery_bytes_max - len(json.dumps(a_document(padding="")))
     raw = json.dumps(a_document(padding="x" * room)).encode()
-    assert parse_well_known(raw).developer_name == "Dev"
+    assert parse_well_known(raw).public_key_pem == public().pem
     with pytest.raises(InputError):
         parse_well_known(raw + b" ")
 
@@ -72,7 +70,6 @@ def test_the_limit_is_inclusive() -> None:
 def test_a_document_that_is_built_is_read() -> None:
     built = build_well_known(public(), developer_name="Dev", contact="c", revoked_keys=[FINGERPRINT])
     said = parse_well_known(json.dumps(built).encode())
-    assert (said.schema_version, said.developer_name, said.contact) == ("1.1", "Dev", "c")
     assert (said.public_key_pem, said.revoked_keys) == (public().pem, frozenset({FINGERPRINT}))
     assert "contact" not in build_well_known(public(), developer_name="Dev")
 
