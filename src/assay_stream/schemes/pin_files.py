@@ -26,14 +26,6 @@ _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 
 
-class _Open:
-    """A container that is being read."""
-
-    def __init__(self, content: dict[str, Any] | list[Any]) -> None:
-        self.content = content
-        self.key: str | None = None
-
-
 def decode_json_or_yaml(raw: bytes, *, limits: Limits) -> Any:
     """Decode one JSON text, or one YAML document."""
     if raw.lstrip()[:1] in (b"{", b"["):
@@ -58,76 +50,63 @@ def decode_yaml(raw: bytes, *, limits: Limits) -> Any:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError("not_utf8", f"byte {error.start} is not UTF-8: send UTF-8") from None
-    reader = _Reader(limits)
     try:
-        for event in yaml.parse(text, Loader=_LOADER):
-            reader.read(event)
+        return _Reader(yaml.parse(text, Loader=_LOADER), limits.depth_max).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         raise InputError("not_yaml", f"line {mark.line + 1 if mark else '?'}: not well-formed YAML") from None
     except yaml.YAMLError:
         raise InputError("not_yaml", "the text holds characters that YAML does not allow") from None
-    return reader.root
 
 
 class _Reader:
-    """Build the value from the parser's events, without recursion."""
+    """Builds the value of one document from the parser's events."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.root: Any = None
-        self._depth_max = limits.depth_max
-        self._open: list[_Open] = []
+    def __init__(self, events: Iterator[yaml.Event], depth_max: int) -> None:
+        self._events = events
+        self._depth_max = depth_max
         self._anchors: dict[str, Any] = {}
-        self._documents = 0
 
-    def read(self, event: yaml.Event) -> None:
-        if isinstance(event, yaml.DocumentStartEvent):
-            self._documents += 1
-            if self._documents > 1:
-                raise InputError("unsupported_yaml", "one document is read: split the file")
-        elif isinstance(event, yaml.ScalarEvent):
-            self._scalar(event)
-        elif isinstance(event, yaml.AliasEvent):
+    def document(self) -> Any:
+        root, documents = None, 0
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise InputError("unsupported_yaml", "one document is read: split the file")
+                root = self._node(next(self._events), 0)
+        return root
+
+    def _node(self, event: Any, depth: int) -> Any:
+        if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
                 raise InputError("not_yaml", "an alias names an anchor that does not stand before it")
-            self._put(self._anchors[event.anchor])
-        elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
-            self._start({} if isinstance(event, yaml.MappingStartEvent) else [], event.anchor)
-        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
-            self._open.pop()
-
-    def _start(self, content: dict[str, Any] | list[Any], anchor: str | None) -> None:
-        if len(self._open) == self._depth_max:
+            return self._anchors[event.anchor]
+        value: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
+        if isinstance(event, yaml.ScalarEvent):
+            value = None if not event.style and event.value in _NULLS else event.value
+        elif depth == self._depth_max:
             raise InputError("too_deep", f"more than {self._depth_max} nested containers")
-        self._put(content, anchor)
-        self._open.append(_Open(content))
+        if event.anchor is not None:
+            self._anchors[event.anchor] = value
+        if isinstance(event, yaml.SequenceStartEvent):
+            while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
+                value.append(self._node(item, depth + 1))
+        elif isinstance(event, yaml.MappingStartEvent):
+            while not isinstance(key := next(self._events), yaml.MappingEndEvent):
+                name = _key(key, value)
+                value[name] = self._node(next(self._events), depth + 1)
+        return value
 
-    def _scalar(self, event: yaml.ScalarEvent) -> None:
-        place = self._open[-1] if self._open else None
-        if place is not None and isinstance(place.content, dict) and place.key is None:
-            if event.value == "<<" and not event.style:
-                raise InputError("unsupported_yaml", "merge keys are not read: write the members out")
-            if event.value in place.content:
-                raise InputError("duplicate_key", "a mapping has the same key twice: send each key once")
-            place.key = event.value
-            return
-        is_null = not event.style and event.value in _NULLS
-        self._put(None if is_null else event.value, event.anchor)
 
-    def _put(self, value: Any, anchor: str | None = None) -> None:
-        if anchor is not None:
-            self._anchors[anchor] = value
-        if not self._open:
-            self.root = value
-            return
-        place = self._open[-1]
-        if isinstance(place.content, list):
-            place.content.append(value)
-        elif place.key is None:
-            raise InputError("unsupported_yaml", "keys must be plain scalars, not containers or aliases")
-        else:
-            place.content[place.key] = value
-            place.key = None
+def _key(event: yaml.Event, members: dict[str, Any]) -> str:
+    if not isinstance(event, yaml.ScalarEvent):
+        raise InputError("unsupported_yaml", "keys must be plain scalars, not containers or aliases")
+    if event.value == "<<" and not event.style:
+        raise InputError("unsupported_yaml", "merge keys are not read: write the members out")
+    if event.value in members:
+        raise InputError("duplicate_key", "a mapping has the same key twice: send each key once")
+    return str(event.value)
 
 
 PinFormat = Literal["mcptrust", "hangar", "assay", "native"]
