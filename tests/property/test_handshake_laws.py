@@ -121,7 +121,7 @@ CONTRACTS = st.none() | st.fixed_dictionaries(
 @given(CONTRACTS)
 def test_what_does_not_change_does_not_drift(declared: Contract | None) -> None:
     """A contract held against itself gives nothing but a version that is missing."""
-    assert contract_drift(declared, copy.deepcopy(declared)) in ([], ["tool_version_missing"])
+    assert contract_drift(declared, copy.copy(declared)) in ([], ["tool_version_missing"])
 
 
 def with_version(version: str) -> st.SearchStrategy[Contract]:

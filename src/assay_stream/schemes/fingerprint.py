@@ -11,16 +11,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from assay_stream.canonical.digest import Canonicalized, canonicalize, jcs_digest, sha256_of
 from assay_stream.errors import InputError
 from assay_stream.schemes import assay_manifest as manifest, assay_tool as assay, hangar, mcptrust_hashes as mcptrust
+from assay_stream.schemes.assay_tool import Tool
 from assay_stream.schemes.schemapin_canonical import schema_digest
 
 _PREFIXED = re.compile(r"sha256:[0-9a-f]{64}")
 _BARE = re.compile(r"[0-9a-f]{64}")
-Tool = Mapping[str, Any]
 
 
 class Scheme(NamedTuple):

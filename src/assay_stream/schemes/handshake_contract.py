@@ -43,6 +43,7 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.schemes.assay_tool import Tool
 from assay_stream.schemes.handshake_event import (
     IDEMPOTENCIES,
     SIDE_EFFECTS,
@@ -52,8 +53,6 @@ from assay_stream.schemes.handshake_event import (
     is_time,
     parse_version,
 )
-
-Tool = Mapping[str, Any]
 
 DETERMINISMS = ("DETERMINISTIC", "BEST_EFFORT", "NON_DETERMINISTIC")
 AVAILABILITIES = ("OFFLINE_OK", "REQUIRES_NETWORK", "BEST_EFFORT_OFFLINE")
@@ -70,38 +69,19 @@ DRIFT_CODES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContractProblem:
-    """A problem with one field of a contract; its message is without the server's own text."""
-
-    code: str
-    path: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
-    """Declarations of a tool. A missing or malformed field is ``None`` and listed in ``problems``.
+    """What is compared of a tool's declarations. A missing or malformed field is ``None`` and named in ``problems``.
 
     Args:
         side_effect: one of ``SIDE_EFFECTS``.
-        idempotency: one of ``IDEMPOTENCIES``.
-        determinism: one of ``DETERMINISMS``.
-        availability: one of ``AVAILABILITIES``.
         required_capabilities: sorted, without duplicates; empty if the tool declares that it needs none.
-        sunset_on: removal date, ``YYYY-MM-DD``.
-        replaced_by: the id of the tool to use instead.
+        problems: of all fields; the messages are without the server's own text.
     """
 
     tool_version: Version | None = None
     side_effect: str | None = None
-    idempotency: str | None = None
-    determinism: str | None = None
-    availability: str | None = None
     required_capabilities: tuple[str, ...] | None = None
-    deprecated_since: Version | None = None
-    sunset_on: str | None = None
-    replaced_by: str | None = None
-    problems: tuple[ContractProblem, ...] = ()
+    problems: tuple[InputError, ...] = ()
 
 
 def contract(tool: Tool) -> Contract | None:
@@ -111,10 +91,9 @@ def contract(tool: Tool) -> Contract | None:
         return None
     declared = meta["handshake"]
     if not isinstance(declared, Mapping):
-        problem = ContractProblem(code="wrong_type", path=PATH, message="the contract must be an object")
-        return Contract(problems=(problem,))
+        return Contract(problems=(InputError("wrong_type", "the contract must be an object", path=PATH),))
     values: dict[str, Any] = {}
-    problems: list[ContractProblem] = []
+    problems: list[InputError] = []
     for name, read in _FIELDS.items():
         value = declared.get(name)
         try:
@@ -123,11 +102,13 @@ def contract(tool: Tool) -> Contract | None:
             elif name in _REQUIRED:
                 raise InputError("missing_field", "the field is required")
         except InputError as error:
-            problems.append(ContractProblem(code=error.code, path=f"{PATH}.{name}", message=error.message))
+            problems.append(InputError(error.code, error.message, path=f"{PATH}.{name}"))
     if declared.get("deprecated_since") is not None and declared.get("sunset_on") is None:
-        message = "a deprecated tool must say when it goes"
-        problems.append(ContractProblem(code="missing_field", path=f"{PATH}.sunset_on", message=message))
-    return Contract(problems=tuple(problems), **values)
+        problems.append(
+            InputError("missing_field", "a deprecated tool must say when it goes", path=f"{PATH}.sunset_on")
+        )
+    compared = {name: values.get(name) for name in ("tool_version", "side_effect", "required_capabilities")}
+    return Contract(problems=tuple(problems), **compared)
 
 
 def contract_drift(before: Contract | None, after: Contract | None) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
@@ -11,8 +10,7 @@ from typing import Any
 
 from assay_stream.canonical.digest import jcs_digest, plain_form
 from assay_stream.errors import InputError
-
-Tool = Mapping[str, Any]
+from assay_stream.schemes.assay_tool import Tool
 
 _COVERED = ("description", "inputSchema", "outputSchema")
 """What a digest covers beside the name. Only these spellings count."""

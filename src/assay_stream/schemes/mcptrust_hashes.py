@@ -14,8 +14,7 @@ import orjson
 from assay_stream.canonical.decode import NegativeZero
 from assay_stream.canonical.digest import canonicalize, plain_form
 from assay_stream.errors import InputError
-
-Tool = Mapping[str, Any]
+from assay_stream.schemes.assay_tool import Tool
 
 RISK_WORDS = (
     "exec", "shell", "write", "delete", "fs", "run", "execute", "bash", "command", "sudo", "rm", "remove", "kill",

