@@ -30,7 +30,7 @@ from assay_stream.cli.options import (
     time_option,
 )
 from assay_stream.cli.output import print_json, refusal
-from assay_stream.cli.shared import NOTHING_FOUND, argument, as_admin, collecting_seldom, flag, on_kafka, option, say
+from assay_stream.cli.shared import NOTHING_FOUND, argument, as_admin, flag, on_kafka, option, say
 from assay_stream.cli.sources import Meter, RangeOptions, Source, make_source
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError
@@ -364,7 +364,7 @@ def topics_restore(
     same time. If it is interrupted, run it again: it continues.
     """
     settings = command_settings(bootstrap_servers=bootstrap_servers)
-    with collecting_seldom(), LogSpool() as spool:
+    with LogSpool() as spool:
         asyncio.run(as_admin(settings, partial(Restoring(settings, folder, spool).run, apply=apply)))
 
 
@@ -476,7 +476,7 @@ def topics_restore_mirror(
     and run `topics apply` first. If it is interrupted, run it again: it continues.
     """
     settings = command_settings(bootstrap_servers=bootstrap_servers)
-    with collecting_seldom(), LogSpool() as spool:
+    with LogSpool() as spool:
 
         async def restore(admin: AIOKafkaAdminClient, settings: Settings) -> None:
             found = Mirror(settings, alias, spool)

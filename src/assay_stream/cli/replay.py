@@ -22,7 +22,7 @@ from assay_stream.cli.options import (
     refuse_filled_folder,
 )
 from assay_stream.cli.output import print_json
-from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, flag, noting_interrupts, option, say
+from assay_stream.cli.shared import NOTHING_FOUND, flag, noting_interrupts, option, say
 from assay_stream.cli.sources import Meter, RangeOptions, Source, joined_source, make_source
 from assay_stream.cli.verify import AlertFiles, hold_against, hold_against_topics, recorded_in, written_in
 from assay_stream.config import Settings
@@ -98,17 +98,16 @@ def replay(
         ends = joined_source(settings).ends
     source = make_source(inputs, from_kafka, selection, settings, snapshot_partitions=snapshot_partitions, ends=ends)
     job = _Job(source=source, meter=Meter(progress))
-    with collecting_seldom():
-        if output is None:
-            return _into_topics(job, topic_prefix)
+    if output is None:
+        return _into_topics(job, topic_prefix)
 
-        def differs(spool: LogSpool, made: Replay) -> bool:
-            if from_kafka:
-                return hold_against_topics(source, spool, made, written_in(output))
-            return hold_against(settings, spool, made, written_in(output), recorded_in(evidence, alerts))
+    def differs(spool: LogSpool, made: Replay) -> bool:
+        if from_kafka:
+            return hold_against_topics(source, spool, made, written_in(output))
+        return hold_against(settings, spool, made, written_in(output), recorded_in(evidence, alerts))
 
-        with writing_to(output), locked_folder(output):
-            return _into_files(job, output, resume=resume, differs=differs if compare else lambda *_: False)
+    with writing_to(output), locked_folder(output):
+        return _into_files(job, output, resume=resume, differs=differs if compare else lambda *_: False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

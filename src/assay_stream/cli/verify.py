@@ -26,17 +26,7 @@ from assay_stream.cli.options import (
     time_option,
 )
 from assay_stream.cli.output import RowFormat, cell, json_line, print_line, print_summary
-from assay_stream.cli.shared import (
-    NOTHING_FOUND,
-    Refusals,
-    brokers_of,
-    collecting_seldom,
-    flag,
-    name_refused,
-    on_kafka,
-    option,
-    say,
-)
+from assay_stream.cli.shared import NOTHING_FOUND, Refusals, brokers_of, flag, name_refused, on_kafka, option, say
 from assay_stream.cli.sources import Source, joined_source, make_source, noted
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
@@ -259,34 +249,33 @@ def verify(
         raise InputError("bad_option", "give --from-kafka, or files: --evidence FILE --input FILE")
     settings, selection = given.settings(), EvidenceSelection(**asdict(selecting))
     read, summary = partial(read_files, inputs or []), Summary()
-    with collecting_seldom():
-        # Before any evidence is read: what the join commits later need not be in it.
-        archived = archived_offsets(inputs or [])
-        joined = archived.joined
-        if from_kafka and expect is Expect.JOINED:
-            joined = on_kafka(settings, joined_offsets)
-        coverage = Coverage(expect, joined)
-        verifier: Verifier | None = None
-        if from_kafka:
-            found = verified(settings, selection, producers=producer or (), coverage=coverage)
-        else:
-            history = history_of(read, snapshot_partitions=snapshot_partitions)
-            check_whole(archived, history.ranges)
-            verifier = checking = _verifier(history, settings, producer or ())
-            recorded = evidence_in(evidence or ())
-            judged_now = judgements(checking, recorded, read, selection=selection, coverage=coverage)
-            found = ((checking, judgement) for judgement in judged_now)
-        # Printed as they arrive, so that a year of evidence needs no memory.
-        for verifier, each in found:  # noqa: B007 - used after the loop
-            judgement = late_only(each) if strict else each
-            summary.note(judgement)
-            if every or judgement.status is not RecordStatus.HOLDS:
-                row = judgement.as_json()
-                print_line(json_line(row) if target == "json" else _evidence_line(row))
-        if verifier is not None:
-            summary.note_producers(verifier.written_by)
-            for act in summary.erasures(verifier.account.erasures):
-                print_act(act_row(act), as_json=target == "json")
+    # Before any evidence is read: what the join commits later need not be in it.
+    archived = archived_offsets(inputs or [])
+    joined = archived.joined
+    if from_kafka and expect is Expect.JOINED:
+        joined = on_kafka(settings, joined_offsets)
+    coverage = Coverage(expect, joined)
+    verifier: Verifier | None = None
+    if from_kafka:
+        found = verified(settings, selection, producers=producer or (), coverage=coverage)
+    else:
+        history = history_of(read, snapshot_partitions=snapshot_partitions)
+        check_whole(archived, history.ranges)
+        verifier = checking = _verifier(history, settings, producer or ())
+        recorded = evidence_in(evidence or ())
+        judged_now = judgements(checking, recorded, read, selection=selection, coverage=coverage)
+        found = ((checking, judgement) for judgement in judged_now)
+    # Printed as they arrive, so that a year of evidence needs no memory.
+    for verifier, each in found:  # noqa: B007 - used after the loop
+        judgement = late_only(each) if strict else each
+        summary.note(judgement)
+        if every or judgement.status is not RecordStatus.HOLDS:
+            row = judgement.as_json()
+            print_line(json_line(row) if target == "json" else _evidence_line(row))
+    if verifier is not None:
+        summary.note_producers(verifier.written_by)
+        for act in summary.erasures(verifier.account.erasures):
+            print_act(act_row(act), as_json=target == "json")
     summary.pending = coverage.pending
     counts = summary.as_json()
     print_summary(counts, target)
