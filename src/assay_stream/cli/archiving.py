@@ -299,7 +299,6 @@ def _tell(counts: dict[Dataset, int], collection: Collection, **more: object) ->
 
 _BESIDE = (Role.INGESTED, Role.DEAD_LETTERS)
 """Written while workers rest, in no transaction of theirs."""
-_LOOK_EVERY = 1_024
 
 
 def archived_roles() -> list[Role]:
@@ -335,7 +334,7 @@ class WholeDeployment:
         asyncio.run(self._read(take, meter))
 
     async def _read(self, take: Callable[[Record], None], meter: Meter) -> None:
-        count = 0
+        take = meter.counting(take)
         compacted = [role for role in self.ends if TOPICS[role].kept == "compacted"]
         async with LogRanges(self.settings, archived_roles(), ends=self.ends) as logs:
             self.firsts.update(logs.starts())
@@ -347,9 +346,6 @@ class WholeDeployment:
                     compacted = []
                 async for record in logs.records(role):
                     take(record)
-                    count += 1
-                    if count % _LOOK_EVERY == 0:
-                        meter.reading(count)
 
 
 def topics_restore(

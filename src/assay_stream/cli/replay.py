@@ -23,7 +23,7 @@ from assay_stream.cli.options import (
 )
 from assay_stream.cli.output import print_json
 from assay_stream.cli.shared import NOTHING_FOUND, flag, noting_interrupts, option, say
-from assay_stream.cli.sources import Meter, RangeOptions, Source, joined_source, make_source
+from assay_stream.cli.sources import LOOK_EVERY, Meter, RangeOptions, Source, joined_source, make_source
 from assay_stream.cli.verify import AlertFiles, hold_against, hold_against_topics, recorded_in, written_in
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
@@ -41,8 +41,6 @@ from assay_stream.text.escaping import counted
 INTERRUPTED = 130
 _RESUME_POINT_S = 5.0
 _CUT_LINES_SHOWN_MAX = 20
-_LOOK_EVERY = 1_024
-"""Records between two looks at the clock."""
 _IN_FLIGHT_MAX = 5_000
 
 
@@ -175,7 +173,7 @@ def _run(made: Replay, results: Results, meter: Meter) -> bool:
                 results.resume_point(made.resume_point())
                 meter.end()
                 return False
-            if count % _LOOK_EVERY == 0:
+            if count % LOOK_EVERY == 0:
                 meter.replaying(made.calls_done())
                 if time.monotonic() - noted_s >= _RESUME_POINT_S:
                     results.resume_point(made.resume_point())
