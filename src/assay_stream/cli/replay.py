@@ -24,7 +24,7 @@ from assay_stream.cli.options import (
 from assay_stream.cli.output import print_json
 from assay_stream.cli.shared import NOTHING_FOUND, flag, noting_interrupts, option, say
 from assay_stream.cli.sources import LOOK_EVERY, Meter, RangeOptions, Source, joined_source, make_source
-from assay_stream.cli.verify import AlertFiles, hold_against, hold_against_topics, recorded_in, written_in
+from assay_stream.cli.verify import AlertFiles, hold_against, written_in
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.local import locked_folder, writing_to
@@ -100,12 +100,10 @@ def replay(
         return _into_topics(job, topic_prefix)
 
     def differs(spool: LogSpool, made: Replay) -> bool:
-        if from_kafka:
-            return hold_against_topics(source, spool, made, written_in(output))
-        return hold_against(settings, spool, made, written_in(output), recorded_in(evidence, alerts))
+        return compare and hold_against(source, spool, made, written_in(output), evidence, alerts)
 
     with writing_to(output), locked_folder(output):
-        return _into_files(job, output, resume=resume, differs=differs if compare else lambda *_: False)
+        return _into_files(job, output, resume=resume, differs=differs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

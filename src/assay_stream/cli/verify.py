@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from assay_stream.alerts.view import read_alert, view_of
 from assay_stream.canonical.decode import decode_json
@@ -61,23 +61,6 @@ AlertFiles = Annotated[
 ]
 
 
-class RecordedRun(NamedTuple):
-    """The evidence and alerts that a replay is compared with; ``None`` to leave alerts out."""
-
-    evidence: Iterable[Recorded]
-    alerts: Iterable[bytes | None] | None
-
-
-def recorded_in(evidence: Sequence[Path] | None, alerts: Sequence[Path] | None) -> RecordedRun:
-    def values(paths: Sequence[Path]) -> Iterator[bytes | None]:
-        for path in paths:
-            for number, line in archive_lines(path):
-                record = record_line_parts(line, Origin(topic=path_text(path.name), partition=0, offset=number - 1))
-                yield line if record is None else record.value
-
-    return RecordedRun(evidence_in(evidence or ()), None if alerts is None else values(alerts))
-
-
 def evidence_in(paths: Iterable[Path]) -> Iterator[Recorded]:
     return (
         record
@@ -111,25 +94,29 @@ def compare(
     with source.spool() as spool:
         made = source.replay(spool)
         replayed = noted(chain.from_iterable(made.steps()), refused)
-        if from_kafka:
-            return hold_against_topics(source, spool, made, replayed, target)
-        differs = hold_against(settings, spool, made, replayed, recorded_in(evidence, alerts), target)
-    name_refused(refused)
+        differs = hold_against(source, spool, made, replayed, evidence, alerts, target)
+    if not from_kafka:
+        name_refused(refused)
     return differs
 
 
-def hold_against_topics(
-    source: Source, spool: LogSpool, made: Replay, replayed: Iterable[Output], target: RowFormat = "table"
-) -> bool:
-    settings, names, noted = source.settings, topic_names(source.settings), source.ends or {}
+@contextmanager
+def _recorded(
+    source: Source, evidence: list[Path] | None, alerts: list[Path] | None
+) -> Iterator[tuple[Iterable[Recorded], Iterable[bytes | None] | None]]:
+    """Yield the evidence and alerts that a replay is compared with, of topics or files; ``None`` for no alerts."""
+    if source.ends is None:
+        yield evidence_in(evidence or ()), None if alerts is None else _alerts_in(alerts)
+        return
+    settings, names = source.settings, topic_names(source.settings)
     with (
         asyncio.Runner() as runner,
-        KafkaLogs(settings, [Role.EVIDENCE], runner) as evidence,
-        KafkaLogs(settings, [Role.ALERTS], runner) as alerts,
+        KafkaLogs(settings, [Role.EVIDENCE], runner) as evidence_logs,
+        KafkaLogs(settings, [Role.ALERTS], runner) as alert_logs,
     ):
         ends_now = runner.run(note_ends(settings, (Role.CALLS,)))[Role.CALLS]
-        topic, ends = names[Role.CALLS], noted.get(Role.CALLS, {})
-        inputs = {names[role]: numbers for role, numbers in noted.items()}
+        topic, ends = names[Role.CALLS], source.ends.get(Role.CALLS, {})
+        inputs = {names[role]: numbers for role, numbers in source.ends.items()}
 
         def is_compared(given: Recorded) -> bool:
             """Return True unless the evidence is of a call that came after the replay began."""
@@ -138,11 +125,15 @@ def hold_against_topics(
             number, offset = given.call[1:]
             return not ends[number] <= offset < ends_now[number]
 
-        recorded = RecordedRun(
-            filter(is_compared, map(of_record, evidence.all())),
-            (record.value for record in alerts.all() if not comes_after(record.value, inputs)),
-        )
-        return hold_against(settings, spool, made, replayed, recorded, target)
+        written = (record.value for record in alert_logs.all() if not comes_after(record.value, inputs))
+        yield filter(is_compared, map(of_record, evidence_logs.all())), written
+
+
+def _alerts_in(paths: Iterable[Path]) -> Iterator[bytes | None]:
+    for path in paths:
+        for number, line in archive_lines(path):
+            record = record_line_parts(line, Origin(topic=path_text(path.name), partition=0, offset=number - 1))
+            yield line if record is None else record.value
 
 
 def comes_after(alert: bytes | None, ends: Mapping[str, Mapping[int, int]]) -> bool:
@@ -159,30 +150,32 @@ def comes_after(alert: bytes | None, ends: Mapping[str, Mapping[int, int]]) -> b
 
 
 def hold_against(
-    settings: Settings,
+    source: Source,
     spool: LogSpool,
     made: Replay,
     replayed: Iterable[Output],
-    recorded: RecordedRun,
+    evidence: list[Path] | None,
+    alerts: list[Path] | None,
     target: RowFormat = "table",
 ) -> bool:
-    """Print each difference and a summary; return True if there is any."""
+    """Print each difference from what was recorded and a summary; return True if there is any."""
     comparison = ReplayComparison(
         lambda: (record for log in spool.logs() for record in spool.read(log)),
-        redaction=settings.redaction(),
-        call_profile=settings.call_profile,
+        redaction=source.settings.redaction(),
+        call_profile=source.settings.call_profile,
         snapshot_partitions=made.snapshot_partitions,
     )
     count = 0
-    for difference in comparison.differences(
-        replayed, recorded.evidence, recorded.alerts, lambda until_us: chain.from_iterable(made.advance_time(until_us))
-    ):
-        count += difference.counts
-        row = difference.as_json()
-        print_line(json_line(row) if target == "json" else _difference_line(difference, row))
+    with _recorded(source, evidence, alerts) as (recorded, recorded_alerts):
+        for difference in comparison.differences(
+            replayed, recorded, recorded_alerts, lambda until_us: chain.from_iterable(made.advance_time(until_us))
+        ):
+            count += difference.counts
+            row = difference.as_json()
+            print_line(json_line(row) if target == "json" else _difference_line(difference, row))
     causes = dict(sorted(comparison.causes.items()))
     print_summary({"identical": dict(comparison.identical), "differences": count, "causes": causes}, target)
-    if recorded.alerts is None:
+    if recorded_alerts is None:
         say("alerts were not compared: pass them with --alerts")
     return count > 0
 
