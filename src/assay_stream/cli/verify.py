@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
@@ -248,24 +248,24 @@ def verify(
     if from_kafka and expect is Expect.JOINED:
         joined = on_kafka(settings, joined_offsets)
     coverage = Coverage(expect, joined)
-    verifier: Verifier | None = None
+    judging: AbstractContextManager[tuple[Verifier, Iterator[Judgement]]]
     if from_kafka:
-        found = verified(settings, selection, producers=producer or (), coverage=coverage)
+        judging = judging_topics(settings, selection, coverage, producers=producer or ())
     else:
         history = history_of(read, snapshot_partitions=snapshot_partitions)
         check_whole(archived, history.ranges)
-        verifier = checking = _verifier(history, settings, producer or ())
+        over_files = _verifier(history, settings, producer or ())
         recorded = evidence_in(evidence or ())
-        judged_now = judgements(checking, recorded, read, selection=selection, coverage=coverage)
-        found = ((checking, judgement) for judgement in judged_now)
-    # Printed as they arrive, so that a year of evidence needs no memory.
-    for verifier, each in found:  # noqa: B007 - used after the loop
-        judgement = late_only(each) if strict else each
-        summary.note(judgement)
-        if every or judgement.status is not RecordStatus.HOLDS:
-            row = judgement.as_json()
-            print_line(json_line(row) if target == "json" else _evidence_line(row))
-    if verifier is not None:
+        found = judgements(over_files, recorded, read, selection=selection, coverage=coverage)
+        judging = nullcontext((over_files, found))
+    with judging as (verifier, found):
+        # Printed as they arrive, so that a year of evidence needs no memory.
+        for each in found:
+            judgement = late_only(each) if strict else each
+            summary.note(judgement)
+            if every or judgement.status is not RecordStatus.HOLDS:
+                row = judgement.as_json()
+                print_line(json_line(row) if target == "json" else _evidence_line(row))
         summary.note_producers(verifier.written_by)
         for act in summary.erasures(verifier.account.erasures):
             print_act(act_row(act), as_json=target == "json")
@@ -313,25 +313,19 @@ def _evidence_line(row: dict[str, Any]) -> str:
     return "  ".join(part for part in parts if part).rstrip()
 
 
-def verified(
-    settings: Settings,
-    selection: EvidenceSelection,
-    *,
-    producers: Collection[str] = (),
-    coverage: Coverage | None = None,
-) -> Iterator[tuple[Verifier, Judgement]]:
-    """Yield a judgement, with its verifier, for each selected record of the evidence topic and each call without
-    evidence.
+@contextmanager
+def judging_topics(
+    settings: Settings, selection: EvidenceSelection, coverage: Coverage, *, producers: Collection[str] = ()
+) -> Iterator[tuple[Verifier, Iterator[Judgement]]]:
+    """Give a verifier, and its judgements on the selected records of the evidence topic and calls without evidence.
 
     Args:
         producers: accepted writer versions; empty for any.
-        coverage: which calls must have evidence; ``None`` for none.
 
     Raises:
         ConfigurationError: ``topic_missing``.
         OperatingError: ``brokers_failing``.
     """
-    coverage = Coverage(Expect.NONE) if coverage is None else coverage
     roles = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.EVIDENCE)
     with brokers_of(settings) as runner, KafkaLogs(settings, roles, runner) as logs:
 
@@ -339,27 +333,29 @@ def verified(
             keys = {name.encode() for name in servers}
             return (record for record in logs.all(*_APPLIED) if record.key in keys)
 
+        def judge() -> Iterator[Judgement]:
+            for number in logs.ranges.partitions(Role.EVIDENCE):
+                if selection.partition not in (None, number):
+                    continue
+                part = _Partition(settings, logs, number, selection, coverage)
+                yield from judged(
+                    verifier,
+                    part.evidence(),
+                    part.calls(),
+                    applied,
+                    selection=selection,
+                    coverage=coverage,
+                    pairing=part.pairing,
+                    gone_before=part.gone_before,
+                )
+            if verifier.servers_in_doubt():
+                yield from verifier.settle(applied(verifier.servers_in_doubt()))
+
         history = History(snapshot_partitions=len(logs.ranges.partitions(Role.SNAPSHOTS)))
         for record in logs.all(*_APPLIED):
             history.take(record)
         verifier = _verifier(history, settings, producers, starts=logs.ranges.starts())
-        for number in logs.ranges.partitions(Role.EVIDENCE):
-            if selection.partition not in (None, number):
-                continue
-            part = _Partition(settings, logs, number, selection, coverage)
-            for judgement in judged(
-                verifier,
-                part.evidence(),
-                part.calls(),
-                applied,
-                selection=selection,
-                coverage=coverage,
-                pairing=part.pairing,
-                gone_before=part.gone_before,
-            ):
-                yield verifier, judgement
-        if verifier.servers_in_doubt():
-            yield from ((verifier, each) for each in verifier.settle(applied(verifier.servers_in_doubt())))
+        yield verifier, judge()
 
 
 class _Partition:
