@@ -197,10 +197,8 @@ class Source:
         if self.ends is not None:
             asyncio.run(read_topics(self.ends))
             return
-        narrows, wants = self.selection.narrows, self.selection.wants
-        for record in read_files(self.files, too_long=too_long):
-            if not narrows or wants(record):
-                note(record)
+        for record in filter(self.selection.wants, read_files(self.files, too_long=too_long)):
+            note(record)
 
     def spool(
         self, *, meter: Meter | None = None, too_long: TooLong | None = None, wanted: Wanted | None = None
@@ -277,14 +275,10 @@ def make_source(
     if from_kafka == bool(files):
         raise ConfigurationError("no_source", "give either files (--input) or --from-kafka")
     if from_kafka:
-        ends = on_kafka(settings, partial(log_ends.note_ends, roles=READ)) if ends is None else ends
+        ends = ends or on_kafka(settings, partial(log_ends.note_ends, roles=READ))
         snapshot_partitions = len(ends[Role.SNAPSHOTS])
     return Source(
-        files=tuple(files or ()),
-        settings=settings,
-        ends=ends if from_kafka else None,
-        selection=selection,
-        partitions=snapshot_partitions,
+        files=tuple(files or ()), settings=settings, ends=ends, selection=selection, partitions=snapshot_partitions
     )
 
 
