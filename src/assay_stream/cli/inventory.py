@@ -24,7 +24,7 @@ from assay_stream.cli.options import (
     time_option,
 )
 from assay_stream.cli.output import Painter, ReportFormat, cell, print_json, print_rows
-from assay_stream.cli.shared import NOTHING_FOUND, Refusals, flag, name_refused, on_kafka, option, say
+from assay_stream.cli.shared import NOTHING_FOUND, Refusals, flag, name_refused, note_incomplete, on_kafka, option, say
 from assay_stream.cli.sources import make_source, noted
 from assay_stream.cli.store_sources import (
     EvidenceOptions,
@@ -265,7 +265,6 @@ def list_observers(looking: EvidenceOptions, how: Listing) -> None:
     _list(looking, how, "observers", Store.observers, *columns, optional=("calls", "listed_us"))
 
 
-EXIT_GONE = 3
 _UNKNOWN = frozenset({"server_not_known", "tool_not_known", "nothing_known_then", "call_not_known"})
 
 _ASOF = ("what", "state", "tool_name", "observer_id", "value", "pin", "author", "reason", "since", "origin")
@@ -332,7 +331,7 @@ def asof(
     _print(rows, _ASOF, target)
     if any(row["what"] == "forgotten" for row in rows):
         say("part of that history has been compacted away: read the log with --from-log, or files with --input")
-        raise typer.Exit(EXIT_GONE)
+        note_incomplete()
 
 
 @_unknown_is_an_answer()
