@@ -17,7 +17,7 @@ import time
 from collections import Counter
 
 from assay_stream import __version__
-from assay_stream.cli.verify import verified
+from assay_stream.cli.verify import judging_topics
 from assay_stream.config import Settings, load_settings
 from assay_stream.join import Join, process
 from assay_stream.kafka.connection import start_admin
@@ -29,6 +29,7 @@ from assay_stream.model.observation import CallEvent
 from assay_stream.model.record import Origin, Record, Role, murmur2_partition
 from assay_stream.replay.log_cut import History
 from assay_stream.verify.evidence import EvidenceSelection
+from assay_stream.verify.verification import Coverage, Expect
 from bench.on_broker import on_broker
 from bench.publishing import send
 from tests.support.fleet import Fleet
@@ -95,7 +96,8 @@ async def verify(settings: Settings) -> int:
     """Verify all evidence, and return how many records hold."""
 
     def count() -> int:
-        return sum(judgement.status == "holds" for _, judgement in verified(settings, EvidenceSelection()))
+        with judging_topics(settings, EvidenceSelection(), Coverage(Expect.NONE)) as (_, found):
+            return sum(judgement.status == "holds" for judgement in found)
 
     return await asyncio.to_thread(count)
 

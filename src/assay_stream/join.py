@@ -52,9 +52,6 @@ _BINDINGS = Role.BINDINGS
 _EVIDENCE = Role.EVIDENCE  # reading a member of an enum costs a call
 _UNPINNED = canonicalize(UNPINNED.as_json())
 _RAW_UNPINNED = Raw(_UNPINNED)
-_LABELS: dict[Scope | Unbound | None, str] = {scope: f"bound:{scope.value}" for scope in Scope} | {
-    reason: f"unbound:{reason.value}" for reason in Unbound
-}
 
 
 class _InForce(NamedTuple):
@@ -232,7 +229,7 @@ def _in_force(join: Join, server: ServerBindings | None, record: Record, event: 
     else:
         binding = bind(server, tool_name=tool_name, observer_id=observer_id, snapshot_id=snapshot_id, time_us=time_us)
     part = _describe(server, event.server_id, tool_name, binding)
-    label = _LABELS[binding.unbound or binding.scope]
+    label = f"bound:{binding.scope}" if binding.unbound is None else f"unbound:{binding.unbound}"
     is_controlled = server is not None and bool(server.controls)
     if server is None or binding.fingerprint is None or binding.span_us is None:
         # Not kept: made-up names must not fill the memory.

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp.test_utils import TestClient, TestServer
 
 from assay_stream.console.authentication import Authenticator
-from assay_stream.console.deciding import ACTIONS, Action, Publish
+from assay_stream.console.deciding import Decide, Publish, decide as decided
 from assay_stream.console.rendering import url
 from assay_stream.console.service import ConsoleService, StoreReader
 from assay_stream.console.sessions import Operator
@@ -104,7 +104,7 @@ async def a_console(
     listener: Listener | None = None,
     authenticator: Authenticator | None = None,
     publish: Publish | None = None,
-    actions: Mapping[str, Action] = ACTIONS,
+    decide: Decide = decided,
 ) -> AsyncIterator[TestClient[Any, Any]]:
     """A console over a store, and a browser of a kind. It decides where it can publish."""
     reader = StoreReader(folder, limits)
@@ -113,7 +113,7 @@ async def a_console(
         listener or Listener(),
         authenticator=authenticator,
         publish=publish,
-        actions=actions,
+        decide=decide,
         clock=lambda: NOW_US,
         limits=limits,
     )

@@ -30,7 +30,7 @@ from assay_stream.cli.options import (
     time_option,
 )
 from assay_stream.cli.output import print_json, refusal
-from assay_stream.cli.shared import NOTHING_FOUND, argument, as_admin, collecting_seldom, flag, on_kafka, option, say
+from assay_stream.cli.shared import NOTHING_FOUND, argument, as_admin, flag, on_kafka, option, say
 from assay_stream.cli.sources import Meter, RangeOptions, Source, make_source
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError
@@ -299,7 +299,6 @@ def _tell(counts: dict[Dataset, int], collection: Collection, **more: object) ->
 
 _BESIDE = (Role.INGESTED, Role.DEAD_LETTERS)
 """Written while workers rest, in no transaction of theirs."""
-_LOOK_EVERY = 1_024
 
 
 def archived_roles() -> list[Role]:
@@ -335,7 +334,7 @@ class WholeDeployment:
         asyncio.run(self._read(take, meter))
 
     async def _read(self, take: Callable[[Record], None], meter: Meter) -> None:
-        count = 0
+        take = meter.counting(take)
         compacted = [role for role in self.ends if TOPICS[role].kept == "compacted"]
         async with LogRanges(self.settings, archived_roles(), ends=self.ends) as logs:
             self.firsts.update(logs.starts())
@@ -347,9 +346,6 @@ class WholeDeployment:
                     compacted = []
                 async for record in logs.records(role):
                     take(record)
-                    count += 1
-                    if count % _LOOK_EVERY == 0:
-                        meter.reading(count)
 
 
 def topics_restore(
@@ -364,7 +360,7 @@ def topics_restore(
     same time. If it is interrupted, run it again: it continues.
     """
     settings = command_settings(bootstrap_servers=bootstrap_servers)
-    with collecting_seldom(), LogSpool() as spool:
+    with LogSpool() as spool:
         asyncio.run(as_admin(settings, partial(Restoring(settings, folder, spool).run, apply=apply)))
 
 
@@ -476,7 +472,7 @@ def topics_restore_mirror(
     and run `topics apply` first. If it is interrupted, run it again: it continues.
     """
     settings = command_settings(bootstrap_servers=bootstrap_servers)
-    with collecting_seldom(), LogSpool() as spool:
+    with LogSpool() as spool:
 
         async def restore(admin: AIOKafkaAdminClient, settings: Settings) -> None:
             found = Mirror(settings, alias, spool)

@@ -54,7 +54,7 @@ from assay_stream.model.control import (
 )
 from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.kinds import Kind
-from assay_stream.model.record import Role
+from assay_stream.model.record import Record, Role
 from assay_stream.observe.recorded import decision_event
 from assay_stream.report.pins import (
     Decision,
@@ -145,16 +145,20 @@ class DecidingOnServer(Deciding):
 
 def known_rules(server_id: str, bootstrap: str | None) -> set[str]:
     """Return the suppression rules that are set for a server, or for ``*``, as its control records have it."""
+    rules = set[str]()
+    for record in control_records(server_id, bootstrap):
+        with suppress(InputError):  # refused by the registry, too
+            event = read_event(record)
+            if isinstance(event, ControlEvent) and isinstance(event.data, SuppressionRemoveData):
+                (rules.add if event.type == SUPPRESSION_SET_TYPE else rules.discard)(event.data.id)
+    return rules
 
-    async def read(settings: Settings) -> set[str]:
-        rules = set[str]()
-        async for record in read_records(settings, Role.CONTROL):
-            if record.key == server_id.encode():
-                with suppress(InputError):  # refused by the registry, too
-                    event = read_event(record)
-                    if isinstance(event, ControlEvent) and isinstance(event.data, SuppressionRemoveData):
-                        (rules.add if event.type == SUPPRESSION_SET_TYPE else rules.discard)(event.data.id)
-        return rules
+
+def control_records(server_id: str, bootstrap: str | None) -> list[Record]:
+    """Return the control records of a server, or those of ``*``."""
+
+    async def read(settings: Settings) -> list[Record]:
+        return [record async for record in read_records(settings, Role.CONTROL) if record.key == server_id.encode()]
 
     return on_kafka(command_settings(bootstrap_servers=bootstrap), read)
 

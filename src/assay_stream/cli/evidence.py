@@ -28,7 +28,7 @@ from assay_stream.bindings.erasures import (
 )
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import DigestKey, redacted_digest
-from assay_stream.cli.decisions import Deciding
+from assay_stream.cli.decisions import Deciding, control_records
 from assay_stream.cli.inventory import Column, Listing, as_object, nothing_found, short_time
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, files_option, read_input, time_option
 from assay_stream.cli.output import json_line, print_json, print_line
@@ -282,13 +282,7 @@ class ScopeOptions:
 
 def known_erasures(control: Sequence[Path] | None, bootstrap: str | None) -> Erasures:
     """Return what was erased and what is held, from files or else from the control topic."""
-    if control:
-        return Erasures(acts_of_files(control))
-
-    async def read(settings: Settings) -> Erasures:
-        return Erasures([act async for record in read_records(settings, Role.CONTROL) for act in acts_in([record])])
-
-    return on_kafka(command_settings(bootstrap_servers=bootstrap), read)
+    return Erasures(acts_of_files(control) if control else acts_in(control_records(ANY_SERVER, bootstrap)))
 
 
 def act_row(act: ScopeAct, **more: Any) -> dict[str, Any]:

@@ -24,16 +24,7 @@ from assay_stream.cli.options import (
     time_option,
 )
 from assay_stream.cli.output import Painter, ReportFormat, cell, print_json, print_rows
-from assay_stream.cli.shared import (
-    NOTHING_FOUND,
-    Refusals,
-    collecting_seldom,
-    flag,
-    name_refused,
-    on_kafka,
-    option,
-    say,
-)
+from assay_stream.cli.shared import NOTHING_FOUND, Refusals, flag, name_refused, note_incomplete, on_kafka, option, say
 from assay_stream.cli.sources import make_source, noted
 from assay_stream.cli.store_sources import (
     EvidenceOptions,
@@ -109,21 +100,20 @@ def coverage(
         async for record in read_records(settings, Role.EVIDENCE, since_ms=since_ms):
             counted.take_evidence(of_record(record))
 
-    with collecting_seldom():
-        if store is not None:
-            with open_store(StoreOptions(store=store)) as opened:
-                counted.take_store(opened.store)
-        elif from_kafka:
-            on_kafka(settings, read_topics)
-        else:
-            source, refused = make_source(inputs, False, Selection(), settings), Refusals()
-            with source.spool() as spool:
-                source.read(lambda record: counted.take_snapshot(record) if record.role is Role.SNAPSHOTS else None)
-                for outputs in source.replay(spool).steps():
-                    for output in noted(outputs, refused):
-                        if output.role is Role.EVIDENCE:
-                            counted.take_evidence(Recorded("replayed", output.value or b""))
-            name_refused(refused)
+    if store is not None:
+        with open_store(StoreOptions(store=store)) as opened:
+            counted.take_store(opened.store)
+    elif from_kafka:
+        on_kafka(settings, read_topics)
+    else:
+        source, refused = make_source(inputs, False, Selection(), settings), Refusals()
+        with source.spool() as spool:
+            source.read(lambda record: counted.take_snapshot(record) if record.role is Role.SNAPSHOTS else None)
+            for outputs in source.replay(spool).steps():
+                for output in noted(outputs, refused):
+                    if output.role is Role.EVIDENCE:
+                        counted.take_evidence(Recorded("replayed", output.value or b""))
+        name_refused(refused)
     rows = list(counted.rows(silent_after_us=int(silent_after * _HOUR_US)))
     if not rows:
         say("no list and no call is recorded: check the source and the times")
@@ -275,7 +265,6 @@ def list_observers(looking: EvidenceOptions, how: Listing) -> None:
     _list(looking, how, "observers", Store.observers, *columns, optional=("calls", "listed_us"))
 
 
-EXIT_GONE = 3
 _UNKNOWN = frozenset({"server_not_known", "tool_not_known", "nothing_known_then", "call_not_known"})
 
 _ASOF = ("what", "state", "tool_name", "observer_id", "value", "pin", "author", "reason", "since", "origin")
@@ -342,7 +331,7 @@ def asof(
     _print(rows, _ASOF, target)
     if any(row["what"] == "forgotten" for row in rows):
         say("part of that history has been compacted away: read the log with --from-log, or files with --input")
-        raise typer.Exit(EXIT_GONE)
+        note_incomplete()
 
 
 @_unknown_is_an_answer()

@@ -7,11 +7,10 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 import yaml
@@ -41,16 +40,11 @@ _ABOUT_PLACES = ("bootstrap_servers", "security_protocol", "group_instance_id", 
 """Settings that follow from where a process runs; replicas of one name would fence each other."""
 
 
-class Authentication(StrEnum):
-    SCRAM = "scram"
-    TLS = "tls"
-    TOKEN = "token"  # noqa: S105 - a way, not a token
-
-
+Authentication = Literal["scram", "tls", "token"]
 _SHOWN_TO_BROKERS = {
-    Authentication.SCRAM: {"sasl_mechanism": "SCRAM-SHA-512", "sasl_password_file": f"{_KAFKA}/password"},
-    Authentication.TLS: {"ssl_certfile": f"{_KAFKA}/user.crt", "ssl_keyfile": f"{_KAFKA}/user.key"},
-    Authentication.TOKEN: {"sasl_mechanism": "OAUTHBEARER", "sasl_token_file": f"{_KAFKA}/token"},
+    "scram": {"sasl_mechanism": "SCRAM-SHA-512", "sasl_password_file": f"{_KAFKA}/password"},
+    "tls": {"ssl_certfile": f"{_KAFKA}/user.crt", "ssl_keyfile": f"{_KAFKA}/user.key"},
+    "token": {"sasl_mechanism": "OAUTHBEARER", "sasl_token_file": f"{_KAFKA}/token"},
 }
 
 
@@ -108,7 +102,7 @@ class Deployment:
         "Secret with the brokers' authority (ca.crt). Default with --strimzi: that cluster's.", default=""
     )
     authentication: Authentication = option(
-        "What processes show to the brokers: a password, a certificate or a token.", default=Authentication.SCRAM
+        "What processes show to the brokers: a password, a certificate or a token.", default="scram"
     )
     process: list[str] | None = option(
         f"Also write this process: {', '.join(sorted(set(PROCESSES) - set(_ALWAYS)))}. Repeatable."
@@ -163,7 +157,7 @@ def kubernetes(deployment: Deployment) -> None:
     output, processes = deployment.output, deployment.processes
     if not _IMAGE.fullmatch(deployment.image):
         raise ConfigurationError("bad_option", "--image must be NAME, NAME:TAG or NAME@sha256:<64 hexadecimal digits>")
-    if deployment.keda and deployment.authentication is Authentication.TOKEN:
+    if deployment.keda and deployment.authentication == "token":
         raise ConfigurationError("bad_option", "--keda needs --authentication scram or tls: KEDA cannot use the token")
     if not (deployment.ca_secret or deployment.strimzi):
         raise ConfigurationError("bad_option", "give --strimzi, or --ca-secret for brokers that something else runs")
@@ -215,7 +209,7 @@ def _settings(deployment: Deployment) -> dict[str, str]:
     given = deployment.settings.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
     data = {
         "bootstrap_servers": deployment.brokers,
-        "security_protocol": "SSL" if deployment.authentication is Authentication.TLS else "SASL_SSL",
+        "security_protocol": "SSL" if deployment.authentication == "tls" else "SASL_SSL",
         "ssl_cafile": f"{_TLS}/ca.crt",
     }
     # Secrets and files of this machine are nothing for a ConfigMap.
@@ -242,7 +236,7 @@ def _topics(parts: Mapping[str, Any], deployment: Deployment) -> list[Manifest]:
 
 
 def _user(parts: Mapping[str, Any], deployment: Deployment, role: AccessRole) -> Manifest:
-    kind = {Authentication.SCRAM: "scram-sha-512", Authentication.TLS: "tls"}.get(deployment.authentication)
+    kind = {"scram": "scram-sha-512", "tls": "tls"}.get(deployment.authentication)
     shown, acls = None if kind is None else {"type": kind}, []
     for grant in grants_of(role, deployment.settings):
         of = "transactionalId" if grant.resource is Resource.TRANSACTIONAL_ID else grant.resource.value
@@ -297,7 +291,7 @@ def _container(part: Any, deployment: Deployment, process: Process, together: Se
     if process.user is not None:
         folders |= {"brokers": _TLS, "user": _KAFKA}
         more["env_from"] = [{"configMapRef": {"name": "assay-stream"}}]
-        if deployment.authentication is Authentication.SCRAM:
+        if deployment.authentication == "scram":
             more["env"] = [{"name": "ASSAY_STREAM_SASL_USERNAME", "value": process.account}]
     mounts: list[Manifest] = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - the container's own
     mounts += [{"name": kept, "mountPath": "/var/lib/assay-stream"}]
@@ -330,7 +324,7 @@ def _volumes(deployment: Deployment, together: Sequence[Process]) -> list[Manife
         if process.user is None:
             continue
         found.append({"name": "brokers", "secret": {"secretName": deployment.authority}})
-        if deployment.authentication is Authentication.TOKEN:
+        if deployment.authentication == "token":
             token = {"path": "token", "audience": "kafka", "expirationSeconds": 3_600}
             found.append({"name": "user", "projected": {"sources": [{"serviceAccountToken": token}]}})
         else:
@@ -340,7 +334,7 @@ def _volumes(deployment: Deployment, together: Sequence[Process]) -> list[Manife
 
 def _scaling(deployment: Deployment, process: Process, user: AccessRole, follows: Role) -> dict[str, Any]:
     keys, env, sasl = {"cert": "user.crt", "key": "user.key"}, None, None
-    if deployment.authentication is Authentication.SCRAM:
+    if deployment.authentication == "scram":
         named = {"name": "ASSAY_STREAM_SASL_USERNAME", "containerName": process.name}
         keys, env, sasl = {"password": "password"}, [{"parameter": "username", **named}], "scram_sha512"
     secrets = [{"parameter": "ca", "name": deployment.authority, "key": "ca.crt"}]
@@ -368,7 +362,7 @@ def _readme(text: str, deployment: Deployment) -> str:
     if not deployment.strimzi:
         topics = "Create the topics (`topics apply`) and the grants (`topics acls`) first.\n\n"
         yours[deployment.authority] = "`ca.crt`: the authority of the brokers' certificates"
-        keys = {Authentication.SCRAM: "`password`", Authentication.TLS: "`user.crt`, `user.key`"}
+        keys = {"scram": "`password`", "tls": "`user.crt`, `user.key`"}
         if deployment.authentication in keys:
             for role in deployment.users:
                 yours[f"assay-{role}"] = f"{keys[deployment.authentication]}, of the Kafka user of this name"

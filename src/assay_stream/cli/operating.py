@@ -21,16 +21,7 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.archiving import topics_restore, topics_restore_mirror
 from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions
 from assay_stream.cli.output import print_json, print_line
-from assay_stream.cli.shared import (
-    Refusals,
-    argument,
-    as_admin,
-    collecting_seldom,
-    flag,
-    name_refused,
-    on_kafka,
-    option,
-)
+from assay_stream.cli.shared import Refusals, argument, as_admin, flag, name_refused, on_kafka, option
 from assay_stream.cli.sources import make_source, noted
 from assay_stream.config import command_settings, load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
@@ -88,7 +79,7 @@ def replay(
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     source = make_source(inputs, from_kafka, Selection(), settings, snapshot_partitions=snapshot_partitions)
     refused = Refusals()
-    with collecting_seldom(), source.spool() as spool:
+    with source.spool() as spool:
         for output in _found(declared, source.replay(spool), settings.alert_rules() if alerts else None, refused):
             value = output.value or b""
             # A file gets the very bytes; a terminal nothing that could steer it.

@@ -22,9 +22,9 @@ from assay_stream.cli.options import (
     refuse_filled_folder,
 )
 from assay_stream.cli.output import print_json
-from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, flag, noting_interrupts, option, say
-from assay_stream.cli.sources import Meter, RangeOptions, Source, joined_source, make_source
-from assay_stream.cli.verify import AlertFiles, hold_against, hold_against_topics, recorded_in, written_in
+from assay_stream.cli.shared import NOTHING_FOUND, flag, noting_interrupts, option, say
+from assay_stream.cli.sources import LOOK_EVERY, Meter, RangeOptions, Source, joined_source, make_source
+from assay_stream.cli.verify import AlertFiles, hold_against, written_in
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.local import locked_folder, writing_to
@@ -41,8 +41,6 @@ from assay_stream.text.escaping import counted
 INTERRUPTED = 130
 _RESUME_POINT_S = 5.0
 _CUT_LINES_SHOWN_MAX = 20
-_LOOK_EVERY = 1_024
-"""Records between two looks at the clock."""
 _IN_FLIGHT_MAX = 5_000
 
 
@@ -98,17 +96,14 @@ def replay(
         ends = joined_source(settings).ends
     source = make_source(inputs, from_kafka, selection, settings, snapshot_partitions=snapshot_partitions, ends=ends)
     job = _Job(source=source, meter=Meter(progress))
-    with collecting_seldom():
-        if output is None:
-            return _into_topics(job, topic_prefix)
+    if output is None:
+        return _into_topics(job, topic_prefix)
 
-        def differs(spool: LogSpool, made: Replay) -> bool:
-            if from_kafka:
-                return hold_against_topics(source, spool, made, written_in(output))
-            return hold_against(settings, spool, made, written_in(output), recorded_in(evidence, alerts))
+    def differs(spool: LogSpool, made: Replay) -> bool:
+        return compare and hold_against(source, spool, made, written_in(output), evidence, alerts)
 
-        with writing_to(output), locked_folder(output):
-            return _into_files(job, output, resume=resume, differs=differs if compare else lambda *_: False)
+    with writing_to(output), locked_folder(output):
+        return _into_files(job, output, resume=resume, differs=differs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +171,7 @@ def _run(made: Replay, results: Results, meter: Meter) -> bool:
                 results.resume_point(made.resume_point())
                 meter.end()
                 return False
-            if count % _LOOK_EVERY == 0:
+            if count % LOOK_EVERY == 0:
                 meter.replaying(made.calls_done())
                 if time.monotonic() - noted_s >= _RESUME_POINT_S:
                     results.resume_point(made.resume_point())

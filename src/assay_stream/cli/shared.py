@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 import logging
 import os
@@ -299,20 +298,6 @@ def show_refused(refused: Refusals, most: int = REFUSED_NAMED_MAX) -> None:
     name_refused(refused, most)
     if refused:
         raise typer.Exit(2)
-
-
-_THRESHOLDS = (50_000, 50, 100)
-
-
-@contextmanager
-def collecting_seldom() -> Iterator[None]:
-    """Collect garbage less often: records are created by the hundred thousand and form no reference cycles."""
-    before = gc.get_threshold()
-    gc.set_threshold(*_THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def stop_event() -> asyncio.Event:

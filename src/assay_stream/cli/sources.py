@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,8 +43,8 @@ RecordSink = Callable[[Record], None]
 Wanted = Callable[[Record], bool]
 _Written = TypeVar("_Written", Record, Output)
 
-_LOOK_EVERY = 1_024
-"""Records between two reports of progress."""
+LOOK_EVERY = 1_024
+"""Records between two looks at the clock."""
 _EVERY_S = 1.0
 _PARTITIONS_SHOWN_MAX = 8
 
@@ -76,9 +77,16 @@ class Meter:
             redirect_stderr=False,
         )
 
-    def reading(self, count: int) -> None:
-        if self._is_time():
-            self._show([("records read", count, None)])
+    def counting(self, take: RecordSink) -> RecordSink:
+        """Return ``take``, and show how many records it has taken."""
+        counts = count(1)
+
+        def counted(record: Record) -> None:
+            take(record)
+            if (read := next(counts)) % LOOK_EVERY == 0 and self._is_time():
+                self._show([("records read", read, None)])
+
+        return counted
 
     def replaying(self, partitions: Iterable[tuple[str, int, int]]) -> None:
         """Show progress per partition of calls, given as name, done and total."""
@@ -180,14 +188,7 @@ class Source:
 
     def read(self, take: RecordSink, *, meter: Meter | None = None, too_long: TooLong | None = None) -> None:
         """Pass every selected record to ``take``."""
-        count = 0
-
-        def note(record: Record) -> None:
-            nonlocal count
-            take(record)
-            count += 1
-            if meter is not None and count % _LOOK_EVERY == 0:
-                meter.reading(count)
+        note = take if meter is None else meter.counting(take)
 
         async def read_topics(ends: Ends) -> None:
             async for record in read_ranges(self.settings, ends, self.selection):
@@ -196,10 +197,8 @@ class Source:
         if self.ends is not None:
             asyncio.run(read_topics(self.ends))
             return
-        narrows, wants = self.selection.narrows, self.selection.wants
-        for record in read_files(self.files, too_long=too_long):
-            if not narrows or wants(record):
-                note(record)
+        for record in filter(self.selection.wants, read_files(self.files, too_long=too_long)):
+            note(record)
 
     def spool(
         self, *, meter: Meter | None = None, too_long: TooLong | None = None, wanted: Wanted | None = None
@@ -276,14 +275,10 @@ def make_source(
     if from_kafka == bool(files):
         raise ConfigurationError("no_source", "give either files (--input) or --from-kafka")
     if from_kafka:
-        ends = on_kafka(settings, partial(log_ends.note_ends, roles=READ)) if ends is None else ends
+        ends = ends or on_kafka(settings, partial(log_ends.note_ends, roles=READ))
         snapshot_partitions = len(ends[Role.SNAPSHOTS])
     return Source(
-        files=tuple(files or ()),
-        settings=settings,
-        ends=ends if from_kafka else None,
-        selection=selection,
-        partitions=snapshot_partitions,
+        files=tuple(files or ()), settings=settings, ends=ends, selection=selection, partitions=snapshot_partitions
     )
 
 

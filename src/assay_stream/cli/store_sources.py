@@ -24,16 +24,7 @@ from assay_stream.cli.options import (
     files_option,
     time_option,
 )
-from assay_stream.cli.shared import (
-    Refusals,
-    collecting_seldom,
-    flag,
-    name_refused,
-    note_incomplete,
-    on_kafka,
-    option,
-    say,
-)
+from assay_stream.cli.shared import Refusals, flag, name_refused, note_incomplete, on_kafka, option, say
 from assay_stream.cli.sources import Source, Wanted, make_source, noted
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
@@ -89,8 +80,7 @@ class OpenedStore:
         """Read topics to their end or until the time limit, if the store is filled from topics."""
         if self.topics is None:
             return
-        with collecting_seldom():
-            read, known = on_kafka(self.topics, lambda settings: self._fill(settings, roles, since_ms, wanted))
+        read, known = on_kafka(self.topics, lambda settings: self._fill(settings, roles, since_ms, wanted))
         if not self.is_complete:
             note_incomplete()
         if self.within_s is not None and self.is_complete:
@@ -235,7 +225,7 @@ def open_store(
         source = make_source(inputs, False, Selection(), options.settings())
     if source is not None or evidence or alerts is not None:
         refused = Refusals()
-        with _temporary() as opened, collecting_seldom():
+        with _temporary() as opened:
             if source is not None:
                 limits = None if replayed is None else unbounded()
                 fill(opened.store.connection, noted(source.derived(replayed, limits=limits), refused))

@@ -337,13 +337,14 @@ def extmcp(
 
     ext_mcp: Any = FEEDS.load("agentgateway")
     prefixes, servers = stated_prefixes(prefix or ()), stated_servers(server or ())
-    serving_tls(tls_cert, tls_key, client_ca)  # gRPC does not say what is wrong with them
+    # Read, and checked: gRPC does not say what is wrong with them.
+    serving_tls(tls_cert, tls_key, client_ca)
     if tls_cert is None and not behind_tls and not is_loopback(address_of(listen)[0]):
         raise ConfigurationError(
             "bad_option", "calls must not cross a network in the clear: give --tls-cert, or --behind-tls"
         )
-    tls = None if tls_cert is None else (_content(tls_key or tls_cert), _content(tls_cert))
-    ca = None if client_ca is None else _content(client_ca)
+    tls = None if tls_cert is None else ((tls_key or tls_cert).read_bytes(), tls_cert.read_bytes())
+    ca = None if client_ca is None else client_ca.read_bytes()
     own = vantage.of(server_id)
     behind = [pair.partition("=")[2] for pair in (*(prefix or ()), *(server or ()))] or [server_id]
     enforced = behind if enforce else ()
@@ -376,10 +377,3 @@ def extmcp(
             answers.close()
 
     asyncio.run(serve())
-
-
-def _content(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise ConfigurationError("cannot_listen", f"cannot read {file}: {error.strerror}") from None

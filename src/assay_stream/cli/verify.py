@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from assay_stream.alerts.view import read_alert, view_of
 from assay_stream.canonical.decode import decode_json
@@ -26,17 +26,7 @@ from assay_stream.cli.options import (
     time_option,
 )
 from assay_stream.cli.output import RowFormat, cell, json_line, print_line, print_summary
-from assay_stream.cli.shared import (
-    NOTHING_FOUND,
-    Refusals,
-    brokers_of,
-    collecting_seldom,
-    flag,
-    name_refused,
-    on_kafka,
-    option,
-    say,
-)
+from assay_stream.cli.shared import NOTHING_FOUND, Refusals, brokers_of, flag, name_refused, on_kafka, option, say
 from assay_stream.cli.sources import Source, joined_source, make_source, noted
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
@@ -69,23 +59,6 @@ from assay_stream.verify.verification import (
 AlertFiles = Annotated[
     list[Path] | None, files_option("Alerts (NDJSON). Default: compare evidence only.", "--alerts", kind="alerts")
 ]
-
-
-class RecordedRun(NamedTuple):
-    """The evidence and alerts that a replay is compared with; ``None`` to leave alerts out."""
-
-    evidence: Iterable[Recorded]
-    alerts: Iterable[bytes | None] | None
-
-
-def recorded_in(evidence: Sequence[Path] | None, alerts: Sequence[Path] | None) -> RecordedRun:
-    def values(paths: Sequence[Path]) -> Iterator[bytes | None]:
-        for path in paths:
-            for number, line in archive_lines(path):
-                record = record_line_parts(line, Origin(topic=path_text(path.name), partition=0, offset=number - 1))
-                yield line if record is None else record.value
-
-    return RecordedRun(evidence_in(evidence or ()), None if alerts is None else values(alerts))
 
 
 def evidence_in(paths: Iterable[Path]) -> Iterator[Recorded]:
@@ -121,25 +94,29 @@ def compare(
     with source.spool() as spool:
         made = source.replay(spool)
         replayed = noted(chain.from_iterable(made.steps()), refused)
-        if from_kafka:
-            return hold_against_topics(source, spool, made, replayed, target)
-        differs = hold_against(settings, spool, made, replayed, recorded_in(evidence, alerts), target)
-    name_refused(refused)
+        differs = hold_against(source, spool, made, replayed, evidence, alerts, target)
+    if not from_kafka:
+        name_refused(refused)
     return differs
 
 
-def hold_against_topics(
-    source: Source, spool: LogSpool, made: Replay, replayed: Iterable[Output], target: RowFormat = "table"
-) -> bool:
-    settings, names, noted = source.settings, topic_names(source.settings), source.ends or {}
+@contextmanager
+def _recorded(
+    source: Source, evidence: list[Path] | None, alerts: list[Path] | None
+) -> Iterator[tuple[Iterable[Recorded], Iterable[bytes | None] | None]]:
+    """Yield the evidence and alerts that a replay is compared with, of topics or files; ``None`` for no alerts."""
+    if source.ends is None:
+        yield evidence_in(evidence or ()), None if alerts is None else _alerts_in(alerts)
+        return
+    settings, names = source.settings, topic_names(source.settings)
     with (
         asyncio.Runner() as runner,
-        KafkaLogs(settings, [Role.EVIDENCE], runner) as evidence,
-        KafkaLogs(settings, [Role.ALERTS], runner) as alerts,
+        KafkaLogs(settings, [Role.EVIDENCE], runner) as evidence_logs,
+        KafkaLogs(settings, [Role.ALERTS], runner) as alert_logs,
     ):
         ends_now = runner.run(note_ends(settings, (Role.CALLS,)))[Role.CALLS]
-        topic, ends = names[Role.CALLS], noted.get(Role.CALLS, {})
-        inputs = {names[role]: numbers for role, numbers in noted.items()}
+        topic, ends = names[Role.CALLS], source.ends.get(Role.CALLS, {})
+        inputs = {names[role]: numbers for role, numbers in source.ends.items()}
 
         def is_compared(given: Recorded) -> bool:
             """Return True unless the evidence is of a call that came after the replay began."""
@@ -148,11 +125,15 @@ def hold_against_topics(
             number, offset = given.call[1:]
             return not ends[number] <= offset < ends_now[number]
 
-        recorded = RecordedRun(
-            filter(is_compared, map(of_record, evidence.all())),
-            (record.value for record in alerts.all() if not comes_after(record.value, inputs)),
-        )
-        return hold_against(settings, spool, made, replayed, recorded, target)
+        written = (record.value for record in alert_logs.all() if not comes_after(record.value, inputs))
+        yield filter(is_compared, map(of_record, evidence_logs.all())), written
+
+
+def _alerts_in(paths: Iterable[Path]) -> Iterator[bytes | None]:
+    for path in paths:
+        for number, line in archive_lines(path):
+            record = record_line_parts(line, Origin(topic=path_text(path.name), partition=0, offset=number - 1))
+            yield line if record is None else record.value
 
 
 def comes_after(alert: bytes | None, ends: Mapping[str, Mapping[int, int]]) -> bool:
@@ -169,30 +150,32 @@ def comes_after(alert: bytes | None, ends: Mapping[str, Mapping[int, int]]) -> b
 
 
 def hold_against(
-    settings: Settings,
+    source: Source,
     spool: LogSpool,
     made: Replay,
     replayed: Iterable[Output],
-    recorded: RecordedRun,
+    evidence: list[Path] | None,
+    alerts: list[Path] | None,
     target: RowFormat = "table",
 ) -> bool:
-    """Print each difference and a summary; return True if there is any."""
+    """Print each difference from what was recorded and a summary; return True if there is any."""
     comparison = ReplayComparison(
         lambda: (record for log in spool.logs() for record in spool.read(log)),
-        redaction=settings.redaction(),
-        call_profile=settings.call_profile,
+        redaction=source.settings.redaction(),
+        call_profile=source.settings.call_profile,
         snapshot_partitions=made.snapshot_partitions,
     )
     count = 0
-    for difference in comparison.differences(
-        replayed, recorded.evidence, recorded.alerts, lambda until_us: chain.from_iterable(made.advance_time(until_us))
-    ):
-        count += difference.counts
-        row = difference.as_json()
-        print_line(json_line(row) if target == "json" else _difference_line(difference, row))
+    with _recorded(source, evidence, alerts) as (recorded, recorded_alerts):
+        for difference in comparison.differences(
+            replayed, recorded, recorded_alerts, lambda until_us: chain.from_iterable(made.advance_time(until_us))
+        ):
+            count += difference.counts
+            row = difference.as_json()
+            print_line(json_line(row) if target == "json" else _difference_line(difference, row))
     causes = dict(sorted(comparison.causes.items()))
     print_summary({"identical": dict(comparison.identical), "differences": count, "causes": causes}, target)
-    if recorded.alerts is None:
+    if recorded_alerts is None:
         say("alerts were not compared: pass them with --alerts")
     return count > 0
 
@@ -259,34 +242,33 @@ def verify(
         raise InputError("bad_option", "give --from-kafka, or files: --evidence FILE --input FILE")
     settings, selection = given.settings(), EvidenceSelection(**asdict(selecting))
     read, summary = partial(read_files, inputs or []), Summary()
-    with collecting_seldom():
-        # Before any evidence is read: what the join commits later need not be in it.
-        archived = archived_offsets(inputs or [])
-        joined = archived.joined
-        if from_kafka and expect is Expect.JOINED:
-            joined = on_kafka(settings, joined_offsets)
-        coverage = Coverage(expect, joined)
-        verifier: Verifier | None = None
-        if from_kafka:
-            found = verified(settings, selection, producers=producer or (), coverage=coverage)
-        else:
-            history = history_of(read, snapshot_partitions=snapshot_partitions)
-            check_whole(archived, history.ranges)
-            verifier = checking = _verifier(history, settings, producer or ())
-            recorded = evidence_in(evidence or ())
-            judged_now = judgements(checking, recorded, read, selection=selection, coverage=coverage)
-            found = ((checking, judgement) for judgement in judged_now)
+    # Before any evidence is read: what the join commits later need not be in it.
+    archived = archived_offsets(inputs or [])
+    joined = archived.joined
+    if from_kafka and expect is Expect.JOINED:
+        joined = on_kafka(settings, joined_offsets)
+    coverage = Coverage(expect, joined)
+    judging: AbstractContextManager[tuple[Verifier, Iterator[Judgement]]]
+    if from_kafka:
+        judging = judging_topics(settings, selection, coverage, producers=producer or ())
+    else:
+        history = history_of(read, snapshot_partitions=snapshot_partitions)
+        check_whole(archived, history.ranges)
+        over_files = _verifier(history, settings, producer or ())
+        recorded = evidence_in(evidence or ())
+        found = judgements(over_files, recorded, read, selection=selection, coverage=coverage)
+        judging = nullcontext((over_files, found))
+    with judging as (verifier, found):
         # Printed as they arrive, so that a year of evidence needs no memory.
-        for verifier, each in found:  # noqa: B007 - used after the loop
+        for each in found:
             judgement = late_only(each) if strict else each
             summary.note(judgement)
             if every or judgement.status is not RecordStatus.HOLDS:
                 row = judgement.as_json()
                 print_line(json_line(row) if target == "json" else _evidence_line(row))
-        if verifier is not None:
-            summary.note_producers(verifier.written_by)
-            for act in summary.erasures(verifier.account.erasures):
-                print_act(act_row(act), as_json=target == "json")
+        summary.note_producers(verifier.written_by)
+        for act in summary.erasures(verifier.account.erasures):
+            print_act(act_row(act), as_json=target == "json")
     summary.pending = coverage.pending
     counts = summary.as_json()
     print_summary(counts, target)
@@ -331,25 +313,19 @@ def _evidence_line(row: dict[str, Any]) -> str:
     return "  ".join(part for part in parts if part).rstrip()
 
 
-def verified(
-    settings: Settings,
-    selection: EvidenceSelection,
-    *,
-    producers: Collection[str] = (),
-    coverage: Coverage | None = None,
-) -> Iterator[tuple[Verifier, Judgement]]:
-    """Yield a judgement, with its verifier, for each selected record of the evidence topic and each call without
-    evidence.
+@contextmanager
+def judging_topics(
+    settings: Settings, selection: EvidenceSelection, coverage: Coverage, *, producers: Collection[str] = ()
+) -> Iterator[tuple[Verifier, Iterator[Judgement]]]:
+    """Give a verifier, and its judgements on the selected records of the evidence topic and calls without evidence.
 
     Args:
         producers: accepted writer versions; empty for any.
-        coverage: which calls must have evidence; ``None`` for none.
 
     Raises:
         ConfigurationError: ``topic_missing``.
         OperatingError: ``brokers_failing``.
     """
-    coverage = Coverage(Expect.NONE) if coverage is None else coverage
     roles = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.EVIDENCE)
     with brokers_of(settings) as runner, KafkaLogs(settings, roles, runner) as logs:
 
@@ -357,27 +333,29 @@ def verified(
             keys = {name.encode() for name in servers}
             return (record for record in logs.all(*_APPLIED) if record.key in keys)
 
+        def judge() -> Iterator[Judgement]:
+            for number in logs.ranges.partitions(Role.EVIDENCE):
+                if selection.partition not in (None, number):
+                    continue
+                part = _Partition(settings, logs, number, selection, coverage)
+                yield from judged(
+                    verifier,
+                    part.evidence(),
+                    part.calls(),
+                    applied,
+                    selection=selection,
+                    coverage=coverage,
+                    pairing=part.pairing,
+                    gone_before=part.gone_before,
+                )
+            if verifier.servers_in_doubt():
+                yield from verifier.settle(applied(verifier.servers_in_doubt()))
+
         history = History(snapshot_partitions=len(logs.ranges.partitions(Role.SNAPSHOTS)))
         for record in logs.all(*_APPLIED):
             history.take(record)
         verifier = _verifier(history, settings, producers, starts=logs.ranges.starts())
-        for number in logs.ranges.partitions(Role.EVIDENCE):
-            if selection.partition not in (None, number):
-                continue
-            part = _Partition(settings, logs, number, selection, coverage)
-            for judgement in judged(
-                verifier,
-                part.evidence(),
-                part.calls(),
-                applied,
-                selection=selection,
-                coverage=coverage,
-                pairing=part.pairing,
-                gone_before=part.gone_before,
-            ):
-                yield verifier, judgement
-        if verifier.servers_in_doubt():
-            yield from ((verifier, each) for each in verifier.settle(applied(verifier.servers_in_doubt())))
+        yield verifier, judge()
 
 
 class _Partition:

@@ -81,12 +81,6 @@ class Form:
         return values[0] if values else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    decisions: Sequence[Decision]
-    address: str
-
-
 def read_fields(body: bytes, limits: ConsoleLimits = CONSOLE_LIMITS) -> Fields:
     """Parse a form body (``application/x-www-form-urlencoded``)."""
     if len(body) > limits.form_bytes_max:
@@ -259,8 +253,8 @@ def act_of(text: str) -> str:
     return text
 
 
-def decide(store: Store, form: Form) -> Decided:
-    """Decide on all subjects of a form, or on none if one cannot be decided."""
+def decide(store: Store, form: Form) -> tuple[Sequence[Decision], str]:
+    """Return the decisions on all subjects of a form, and the page to show then; raises if one cannot be decided."""
     act, reason = act_of(form.name("act")), form.reason()
     assignee = form.text("assignee") if act == "assign" else None
     if act == "assign" and assignee is None:
@@ -282,14 +276,10 @@ def decide(store: Store, form: Form) -> Decided:
         address = url("/alert", uid=first.uid, **done)
     else:
         address = url("/tool", server=first.server_id, tool=first.tool_name, **done)
-    return Decided(decisions=decisions, address=address)
+    return decisions, address
 
 
-Action = Callable[[Store, Form], Decided]
-
-ACTIONS: Mapping[str, Action] = {"/decide": decide}
-"""Every action by the path that its form is posted to."""
-
+Decide = Callable[[Store, Form], tuple[Sequence[Decision], str]]
 
 Publish = Callable[[Sequence[Decision], str], Awaitable[None]]
 """Publishes decisions of an author, and returns once Kafka has acknowledged all of them.

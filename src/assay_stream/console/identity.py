@@ -26,7 +26,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from assay_stream.console.sessions import Operator, SignedIn, Throttle, with_room
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.local import read_toml, secret_of_file, stamp_of
+from assay_stream.files.local import Aside, read_toml, secret_of_file, stamp_of
 from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.text.urls import address_in, encrypted
 
@@ -99,12 +99,10 @@ def write_users(path: Path, users: Mapping[str, User]) -> None:
     Raises:
         ConfigurationError: ``bad_users``.
     """
-    part = path.with_name(f".part.{path.name}")
     try:
-        part.unlink(missing_ok=True)
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(_HEAD + "".join(f"{each.name}:{each.role}:{each.hash}\n" for each in users.values()))
-        part.replace(path)
+        with Aside() as aside:
+            lines = "".join(f"{each.name}:{each.role}:{each.hash}\n" for each in users.values())
+            aside.path(path, mode=0o600).write_text(_HEAD + lines, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError("bad_users", f"cannot write {path}: {error.strerror}") from None
 

@@ -10,7 +10,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
@@ -34,12 +34,12 @@ from assay_stream.console.authentication import (
     now_us,
 )
 from assay_stream.console.deciding import (
-    ACTIONS,
     CSRF_FIELD,
-    Action,
+    Decide,
     Fields,
     Form,
     Publish,
+    decide,
     posted_fields,
     subjects_of,
     to_its_end,
@@ -170,6 +170,8 @@ _log = logging.getLogger(__name__)
 STATIC = {"/static/console.css": "text/css", "/static/console.js": "text/javascript"}
 """Files of the pages by address, and their types."""
 
+DECIDE = "/decide"
+
 _NOTHING_SENT = frozenset({"broker_unreachable", "console_busy", "store_slow", "store_failing"})
 """Errors after which it is certain that no decision was recorded."""
 
@@ -182,7 +184,7 @@ class ConsoleService:
         listener: address, and the host names served.
         authenticator: without it there is no sign-in, and nothing can be decided.
         publish: publishes what operators decide; without it the console is read-only.
-        actions: what posted forms do, by path.
+        decide: what posted forms do.
         filling: notice about the process that fills the store, if any.
         note: called with method, path and status of each answered request.
         clock: current time, microseconds since the epoch.
@@ -193,7 +195,7 @@ class ConsoleService:
     _: KW_ONLY
     authenticator: Authenticator | None = None
     publish: Publish | None = None
-    actions: Mapping[str, Action] = field(default_factory=lambda: ACTIONS)
+    decide: Decide = decide
     filling: Callable[[], str | None] = lambda: None
     note: Callable[[str, str, int], None] = lambda method, path, status: None  # noqa: ARG005 -- nobody counts
     clock: Callable[[], int] = now_us
@@ -222,8 +224,7 @@ class ConsoleService:
         if self.authenticator is not None:
             app.router.add_routes(self.authenticator.routes())
             if self.publish is not None:
-                for path, action in self.actions.items():
-                    app.router.add_post(path, self._form(action, self.publish, self.authenticator))
+                app.router.add_post(DECIDE, self._form(self.publish, self.authenticator))
         app.on_shutdown.append(stop)
         return app
 
@@ -306,11 +307,11 @@ class ConsoleService:
         filling = self.filling()
         return filling, (await self.reader.ask(_positions) if filling is None else None)
 
-    def _form(self, action: Action, publish: Publish, authenticator: Authenticator) -> Handler:
+    def _form(self, publish: Publish, authenticator: Authenticator) -> Handler:
         async def decided(form: Form) -> str:
-            found = await self.reader.ask(lambda store: action(store, form))
-            await publish(found.decisions, form.operator.name)
-            return found.address
+            decisions, address = await self.reader.ask(lambda store: self.decide(store, form))
+            await publish(decisions, form.operator.name)
+            return address
 
         async def handle(request: web.Request) -> web.StreamResponse | Answer:
             if not authenticator.is_own_form(request):
@@ -400,7 +401,7 @@ def _positions(store: Store) -> object:
 
 PUBLISHED, FAILED, SIGNED_IN, REFUSED = "published", "failed", "ok", "failed"
 
-_KNOWN = frozenset({*PAGES, *ACTIONS, *STATIC, SIGN_IN, SIGN_OUT, START, CALLBACK, "/events"})
+_KNOWN = frozenset({*PAGES, *STATIC, DECIDE, SIGN_IN, SIGN_OUT, START, CALLBACK, "/events"})
 _ELSE = "other"
 
 

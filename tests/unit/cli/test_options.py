@@ -13,6 +13,7 @@ from assay_stream.cli.options import time_option
 from assay_stream.cli.shared import argument, flag, grouped, option
 from assay_stream.cli.sources import Meter
 from assay_stream.model.cloudevents import ACCEPTED
+from assay_stream.model.record import Origin, Record, Role
 from tests.support.command import error_code, invoke, run_command
 
 
@@ -22,6 +23,7 @@ class Group:
     times: int = option("How often.", default=1, min=1)
 
 
+RECORD = Record(Role.CALLS, Origin("calls", 0, 0), None, b"")
 app = typer.Typer()
 
 
@@ -142,12 +144,14 @@ def test_each_partition_and_all_of_them_are_shown(capsys: pytest.CaptureFixture[
     assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == ["calls", "calls:0", "calls:1"]
 
 
-def test_it_reports_once_a_second(capsys: pytest.CaptureFixture[str]) -> None:
-    now_s = 0.0
-    meter = Meter(True, clock_s=lambda: now_s)
+def test_it_reports_once_a_second(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay_stream.cli.sources.LOOK_EVERY", 1)
+    now_s, taken = 0.0, list[Record]()
+    take = Meter(True, clock_s=lambda: now_s).counting(taken.append)
     for _ in range(20):
         now_s += 0.125
-        meter.reading(5)
+        take(RECORD)
+    assert len(taken) == 20
     assert capsys.readouterr().err.count("records read") == 2
 
 
@@ -155,7 +159,7 @@ def test_nothing_is_said_where_it_is_not_wanted(capsys: pytest.CaptureFixture[st
     now_s = 0.0
     meter = Meter(None, clock_s=lambda: now_s)
     now_s = 2.0
-    meter.reading(5)
+    meter.replaying([("calls:0", 1, 4)])
     meter.end()
     assert capsys.readouterr().err == ""
 

@@ -1,45 +1,18 @@
-"""How often circles are looked for while a command goes through many records."""
+"""What commands share: a first interrupt, and following a topic."""
 
 import asyncio
-import gc
 import os
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from assay_stream.cli import shared
-from assay_stream.cli.shared import collecting_seldom, follow, noting_interrupts
+from assay_stream.cli.shared import follow, noting_interrupts
 from assay_stream.config import Settings
 from assay_stream.model.record import Role
 from tests.support.deployment import free_port
-
-USUAL = (700, 10, 10)
-
-
-@pytest.fixture
-def usual() -> Iterator[None]:
-    before = gc.get_threshold()
-    gc.set_threshold(*USUAL)
-    yield
-    gc.set_threshold(*before)
-
-
-def _fail_within(seen: list[int]) -> None:
-    with collecting_seldom():
-        seen.append(gc.get_threshold()[0])
-        raise LookupError("in the middle")
-
-
-@pytest.mark.usefixtures("usual")
-def test_thresholds_come_back_whatever_happens() -> None:
-    """Within it they are higher, behind it as before."""
-    seen: list[int] = []
-    with pytest.raises(LookupError):
-        _fail_within(seen)
-    assert seen[0] > USUAL[0]
-    assert gc.get_threshold() == USUAL
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -4,12 +4,12 @@ import orjson
 import pytest
 
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.cli.verify import verified
+from assay_stream.cli.verify import judging_topics
 from assay_stream.config import load_settings
 from assay_stream.kafka import ranges
 from assay_stream.model.record import Record, Role
 from assay_stream.verify.evidence import EvidenceSelection
-from assay_stream.verify.verification import Judgement, RecordStatus
+from assay_stream.verify.verification import Coverage, Expect, Judgement, RecordStatus
 from tests.support.events import TEN_O_CLOCK_MS, TOOL, Story
 from tests.support.log_ranges import LogsInMemory, stand_in, topics_of
 
@@ -24,8 +24,8 @@ def judged(
     monkeypatch: pytest.MonkeyPatch, logs: LogsInMemory, selection: EvidenceSelection | None = None
 ) -> list[Judgement]:
     stand_in(monkeypatch, ranges, logs)
-    found = verified(SETTINGS, selection or EvidenceSelection())
-    return [judgement for _, judgement in found]
+    with judging_topics(SETTINGS, selection or EvidenceSelection(), Coverage(Expect.NONE)) as (_, found):
+        return list(found)
 
 
 def test_all_that_was_written_holds(monkeypatch: pytest.MonkeyPatch) -> None:

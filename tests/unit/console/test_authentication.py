@@ -16,7 +16,7 @@ from yarl import URL
 
 from assay_stream.console import identity
 from assay_stream.console.authentication import Authenticator, open_authenticator, own_address
-from assay_stream.console.deciding import ACTIONS, Action, Publish
+from assay_stream.console.deciding import Decide, Publish, decide as decided
 from assay_stream.console.identity import Identity, LocalUsers, UserRole, read_users
 from assay_stream.console.rendering import HEADERS
 from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
@@ -40,7 +40,7 @@ async def served(
     limits: ConsoleLimits = CONSOLE_LIMITS,
     now: list[int] | None = None,
     publish: Publish | None = None,
-    actions: Mapping[str, Action] = ACTIONS,
+    decide: Decide = decided,
     **given: Any,
 ) -> AsyncIterator[tuple[Any, Authenticator]]:
     clock = [NOW_US] if now is None else now
@@ -48,7 +48,7 @@ async def served(
     door = open_authenticator(identity, decides=decides, clock=lambda: clock[0], limits=limits)
     listener = Listener(host="192.0.2.1", hosts=frozenset({"console.example"})) if identity.is_secure else None
     try:
-        async with a_console(fleet, authenticator=door, publish=publish, actions=actions, listener=listener) as client:
+        async with a_console(fleet, authenticator=door, publish=publish, decide=decide, listener=listener) as client:
             yield client, door
     finally:
         await door.aclose()
@@ -637,22 +637,22 @@ async def test_a_header_is_given_twice_however_it_is_written(fleet: Path) -> Non
 async def test_a_form_needs_its_session_behind_a_proxy_too(fleet: Path) -> None:
     """The proxy's word alone would let any site post forms; the page that says so holds the form of a new session."""
     published = Published()
-    more: dict[str, Any] = {"publish": published, "actions": {"/approve": approve}}
+    more: dict[str, Any] = {"publish": published, "decide": approve}
     async with served(fleet, proxies=["127.0.0.1"], proxy=PROXY, **more) as (client, _):
         headers = {**of_page(client), "X-User": "alice", "X-Groups": "soc"}
         form = {"server": "server-0", "reason": "why"}
-        async with client.post("/approve", data=form, headers=headers) as answer:
+        async with client.post("/decide", data=form, headers=headers) as answer:
             text = await answer.text()
             assert answer.status == 403
             assert published.got == []
         form["csrf"] = text.partition('name="csrf" value="')[2].partition('"')[0]
-        async with client.post("/approve", data=form, headers=headers | {"X-User": "bob"}) as answer:
+        async with client.post("/decide", data=form, headers=headers | {"X-User": "bob"}) as answer:
             assert answer.status == 403  # the session is Alice's
         assert published.got == []
-        async with client.post("/approve", data=form, headers=headers, allow_redirects=False) as answer:
+        async with client.post("/decide", data=form, headers=headers, allow_redirects=False) as answer:
             assert answer.status == 403  # and it ended when Bob came
             text = await answer.text()
         form["csrf"] = text.partition('name="csrf" value="')[2].partition('"')[0]
-        async with client.post("/approve", data=form, headers=headers, allow_redirects=False) as answer:
+        async with client.post("/decide", data=form, headers=headers, allow_redirects=False) as answer:
             assert answer.status == 303
         assert [author for _, author in published.got] == ["proxy:alice"]

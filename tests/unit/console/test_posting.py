@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from assay_stream.console.authentication import Authenticator
-from assay_stream.console.deciding import ACTIONS, Decided, Form
+from assay_stream.console.deciding import Form
 from assay_stream.console.identity import Identity
 from assay_stream.console.sessions import Operator, Sessions
 from assay_stream.errors import AssayStreamError, InputError, OperatingError
@@ -44,12 +44,12 @@ class Published:
         self.got.append((decisions, author))
 
 
-def approve(store: Store, form: Form) -> Decided:
+def approve(store: Store, form: Form) -> tuple[Sequence[Decision], str]:
     server_id = form.name("server")
     if store.server(server_id, now_us=form.now_us) is None:
         raise InputError("server_not_known", "no such server")
     data = {"server_id": server_id, "reason": form.reason()}
-    return Decided(decisions=[("com.example.approve", data)], address="/server?server=server-0")
+    return [("com.example.approve", data)], "/server?server=server-0"
 
 
 @asynccontextmanager
@@ -58,16 +58,14 @@ async def a_desk(
 ) -> AsyncIterator[tuple[Any, Authenticator, Published, dict[str, str]]]:
     """A console that decides: its browser, its door, what it publishes, and a form that is filled in."""
     door, published = Authenticator(Sessions(lambda: NOW_US)), Published()
-    async with a_console(
-        folder, authenticator=door, publish=published, actions={"/approve": approve}, limits=limits
-    ) as client:
+    async with a_console(folder, authenticator=door, publish=published, decide=approve, limits=limits) as client:
         form = {"server": "server-0", "reason": "seen with its vendor"}
         if operator is not None:
             form["csrf"] = signed_in(client, door, operator)
         yield client, door, published, form
 
 
-async def post(client: Any, form: Any, *, address: str = "/approve", **headers: str) -> tuple[int, str, str]:
+async def post(client: Any, form: Any, *, address: str = "/decide", **headers: str) -> tuple[int, str, str]:
     """Status, text and next address of a form that is posted by a page of the console's own."""
     sent = {name: value for name, value in {**of_page(client), **headers}.items() if value}
     async with client.post(address, data=form, headers=sent, allow_redirects=False) as answer:
@@ -141,9 +139,7 @@ async def test_behind_tls_the_origin_is_that_of_the_address(fleet: Path) -> None
     given = {"address": "https://console.example", "local": {"users": "users"}}
     door, published = Authenticator(Sessions(lambda: NOW_US), identity=Identity.model_validate(given)), Published()
     listener = Listener(host="192.0.2.1", hosts=frozenset({"console.example"}))
-    async with a_console(
-        fleet, authenticator=door, publish=published, actions={"/approve": approve}, listener=listener
-    ) as client:
+    async with a_console(fleet, authenticator=door, publish=published, decide=approve, listener=listener) as client:
         session_id = door.sessions.begin(ALICE)
         session = door.sessions.find(session_id)
         assert session is not None
@@ -178,7 +174,7 @@ async def test_a_form_that_was_sent_again_gets_through(fleet: Path) -> None:
     """Its page holds what was entered, with the token of the session of now."""
     async with a_desk(fleet) as (client, door, published, form):
         token = signed_in(client, door)
-        async with client.post("/approve", data=form, headers=of_page(client)) as answer:
+        async with client.post("/decide", data=form, headers=of_page(client)) as answer:
             page = await answer.text()
         assert f'name="csrf" value="{token}"' in page
         assert form["csrf"] not in page
@@ -205,13 +201,12 @@ async def test_a_session_that_ends_while_a_form_is_filled_in_loses_nothing(fleet
         assert (await post(client, form | {"csrf": token}))[0] == 303
 
 
-@pytest.mark.parametrize("path", ACTIONS)
-async def test_no_action_is_carried_out_for_somebody_who_may_not(fleet: Path, path: str) -> None:
-    """Every action of the console: for nobody, a viewer, a form of another site, one without the session's token."""
+async def test_no_action_is_carried_out_for_somebody_who_may_not(fleet: Path) -> None:
+    """What the console itself decides: for nobody, a viewer, a form of another site, one without its token."""
     door, published = Authenticator(Sessions(lambda: NOW_US)), Published()
     fields = {"act": "acknowledge", "subject": '["server-0", "", "", "0"]', "reason": "why"}
     async with a_console(fleet, authenticator=door, publish=published) as client:
-        assert (await post(client, fields, address=path))[0] == 401
+        assert (await post(client, fields))[0] == 401
         tries: list[tuple[Operator, bool, dict[str, str]]] = [
             (VICTOR, True, {}),
             (ALICE, False, {}),
@@ -221,7 +216,7 @@ async def test_no_action_is_carried_out_for_somebody_who_may_not(fleet: Path, pa
         for operator, has_token, headers in tries:
             csrf = signed_in(client, door, operator)
             form = fields | ({"csrf": csrf} if has_token else {})
-            assert (await post(client, form, address=path, **headers))[0] == 403, (operator, has_token, headers)
+            assert (await post(client, form, **headers))[0] == 403, (operator, has_token, headers)
         assert published.got == []
 
 
@@ -263,7 +258,7 @@ async def test_a_form_that_is_wrong_says_why(fleet: Path, form: dict[str, str], 
 async def test_only_forms_are_read(fleet: Path, headers: dict[str, str]) -> None:
     """What else a body may be is refused unread."""
     async with a_desk(fleet) as (client, _, published, _):
-        async with client.post("/approve", data=b"x=1", headers={**of_page(client), **headers}) as answer:
+        async with client.post("/decide", data=b"x=1", headers={**of_page(client), **headers}) as answer:
             assert answer.status == 400
             assert "bad_form" in await answer.text()
         assert published.got == []
@@ -277,7 +272,7 @@ async def test_a_form_that_does_not_arrive_is_given_up(fleet: Path) -> None:
     async with a_desk(fleet, limits=replace(CONSOLE_LIMITS, form_limit_s=0.05)) as (client, _, _, _):
         headers = {**of_page(client), "Content-Type": "application/x-www-form-urlencoded"}
         async with asyncio.timeout(5):
-            answer = await client.post("/approve", data=slowly(), headers=headers)
+            answer = await client.post("/decide", data=slowly(), headers=headers)
             assert answer.status == 400
 
 
@@ -327,8 +322,8 @@ async def test_a_console_that_does_not_decide_takes_no_form(fleet: Path, caplog:
         token = signed_in(client, door)
         assert (await post(client, {"csrf": token}))[0] == 404
     async with a_desk(fleet) as (client, _, published, form):
-        for address, status in (("/", 405), ("/alerts", 405), ("/nowhere", 404), ("/approve/", 404)):
+        for address, status in (("/", 405), ("/alerts", 405), ("/nowhere", 404), ("/decide/", 404)):
             assert (await post(client, form, address=address))[0] == status
-        assert (await client.get("/approve")).status == 405
+        assert (await client.get("/decide")).status == 405
         assert published.got == []
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
