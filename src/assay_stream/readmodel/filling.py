@@ -88,6 +88,16 @@ class Filler:
         """Number of records read from all logs, including refused ones."""
         return int(self.connection.execute("SELECT coalesce(sum(read), 0) FROM source").fetchone()[0])
 
+    @property
+    def latest_us(self) -> int:
+        """Log time of the latest record that follows from an input, microseconds since the epoch; 0 without one.
+
+        Findings and alerts do not count: ticks among them carry the clock of a worker.
+        """
+        clocked = (Role.FINDINGS.value, Role.ALERTS.value)
+        latest = "SELECT coalesce(max(time_us), 0) FROM source WHERE role NOT IN (?, ?)"
+        return int(self.connection.execute(latest, clocked).fetchone()[0])
+
     def refresh(self) -> None:
         """Reload cached state from the store."""
         self._calls.reset(
@@ -163,12 +173,11 @@ class Filler:
                 (kind, bound, rows),
             )
 
-    def begin(self, deployment: str, *, oldest_us: int | None = None) -> None:
+    def begin(self, deployment: str) -> None:
         """Record what the store is filled from, before the first record.
 
         Args:
             deployment: identifies the cluster and the topics.
-            oldest_us: evidence before this event time is counted but not kept.
 
         Raises:
             ConfigurationError: ``store_of_another`` if it holds another deployment's records.
@@ -182,9 +191,6 @@ class Filler:
                     f"own, or {REBUILD}",
                 )
             put_meta(self.connection, "deployment", deployment)
-            if oldest_us is not None:
-                put_meta(self.connection, "horizon_us", max(meta(self.connection, "horizon_us", _EVER_US), oldest_us))
-        self.refresh()
 
     def witness(self, topic: str, partition: int) -> tuple[int, bytes] | None:
         """Return offset and hash of the last record read from a log, if any."""

@@ -215,7 +215,7 @@ def test_the_log_shrinks_again_when_a_long_read_ends(tmp_path: Path, monkeypatch
             grown = log.stat().st_size
         store.close()
         for number in range(5):
-            filler.begin("files", oldest_us=number)
+            filler.note({}, looked_us=number)
         assert log.stat().st_size <= 16 * 4_096 < grown
 
 
