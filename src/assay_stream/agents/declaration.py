@@ -7,6 +7,7 @@ import inspect
 import re
 import sys
 import traceback
+from asyncio import CancelledError
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from assay_stream.model.fields import AGENT_NAME, compile_glob
 from assay_stream.model.finding import Finding
 from assay_stream.model.record import Origin, Role
 
-RAISED = (Exception, SystemExit, GeneratorExit)
+RAISED = (Exception, SystemExit, GeneratorExit, CancelledError)
 """What user code may raise. ``SystemExit`` would end a worker silently, with an exit code of the agent's choice."""
 
 Severity = Literal["informational", "low", "medium", "high", "critical"]

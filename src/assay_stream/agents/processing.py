@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial
 from itertools import islice
+from math import isfinite
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -384,7 +385,9 @@ def _state_json(agent: Agent, memory: Memory) -> bytes:
     except TypeError:
         state = b""
     if not state.startswith(b"{"):
-        raise ConfigurationError("agent_bad_state", about(agent.name, "its state must be a JSON object"))
+        raise ConfigurationError(
+            "agent_bad_state", about(agent.name, "its state must be a JSON object: no NaN, no objects of yours")
+        )
     return state
 
 
@@ -395,9 +398,19 @@ def _to_json(value: Any) -> bytes:
         TypeError: if it is not JSON.
     """
     try:
-        return orjson.dumps(value, default=_listed, option=_JSON)
+        written = orjson.dumps(value, default=_listed, option=_JSON)
     except RecursionError:
         raise TypeError("too deep") from None
+    # orjson writes NaN as null, and some objects as text.
+    if orjson.loads(written) != value and not _is_json(value):
+        raise TypeError
+    return written
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, dict | list | tuple):
+        return all(map(_is_json, value.values() if isinstance(value, dict) else value))
+    return isfinite(value) if isinstance(value, float) else value is None or isinstance(value, str | int)
 
 
 def _listed(value: Any) -> list[Any]:
