@@ -104,11 +104,11 @@ def compare(
     from_kafka: FromKafka = False,
     snapshot_partitions: SnapshotPartitions = None,
     target: Format = "table",
-) -> bool:
+) -> int:
     """Replay what was observed and compare the result with the recorded evidence and alerts.
 
     Reports each difference with its cause. Exit code 0: everything is identical. 1: there are differences. 3: lines of
-    the input cannot be read.
+    the input cannot be read. 5: there is nothing to compare.
     """
     if from_kafka == bool(evidence or inputs or alerts) or bool(evidence) != bool(inputs):
         raise InputError("bad_option", "give --from-kafka, or files: --evidence FILE --input FILE [--alerts FILE]")
@@ -123,14 +123,14 @@ def compare(
         replayed = noted(chain.from_iterable(made.steps()), refused)
         if from_kafka:
             return hold_against_topics(source, spool, made, replayed, target)
-        differs = hold_against(settings, spool, made, replayed, recorded_in(evidence, alerts), target)
+        code = hold_against(settings, spool, made, replayed, recorded_in(evidence, alerts), target)
     name_refused(refused)
-    return differs
+    return code
 
 
 def hold_against_topics(
     source: Source, spool: LogSpool, made: Replay, replayed: Iterable[Output], target: RowFormat = "table"
-) -> bool:
+) -> int:
     settings, names, noted = source.settings, topic_names(source.settings), source.ends or {}
     with (
         asyncio.Runner() as runner,
@@ -175,8 +175,8 @@ def hold_against(
     replayed: Iterable[Output],
     recorded: RecordedRun,
     target: RowFormat = "table",
-) -> bool:
-    """Print each difference and a summary; return True if there is any."""
+) -> int:
+    """Print each difference and a summary; return the exit code."""
     comparison = ReplayComparison(
         lambda: (record for log in spool.logs() for record in spool.read(log)),
         redaction=settings.redaction(),
@@ -194,7 +194,10 @@ def hold_against(
     print_summary({"identical": dict(comparison.identical), "differences": count, "causes": causes}, target)
     if recorded.alerts is None:
         say("alerts were not compared: pass them with --alerts")
-    return count > 0
+    if not causes and not any(comparison.identical.values()):
+        say("there is nothing to compare: neither the replay nor what was recorded has evidence or alerts")
+        return NOTHING_FOUND
+    return int(count > 0)
 
 
 def written_in(folder: Path) -> Iterator[Output]:
