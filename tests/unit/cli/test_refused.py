@@ -144,6 +144,10 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     ((*FETCH, "--domain", "localhost", "--observer-id", " "), "bad_identifier"),
     (("drift", *["list.json"] * 3), "bad_option"),
     (("drift", "list.json", "--as", "p60"), "bad_option"),
+    *(
+        (("drift", "list.json", "list.json", "--as", "p60", *option), "leave --profile and --format out")
+        for option in (("--profile", "soc"), ("--format", "sarif"))
+    ),
     (("drift", "/missing.json", "/missing.json"), "unreadable_file: cannot read /missing.json"),
     (("fingerprint", "empty.toml"), "not_json: empty.toml"),
     (("fingerprint", "/missing.json"), "unreadable_file: cannot read /missing.json"),
