@@ -22,6 +22,7 @@ import typer
 from assay_stream import __version__
 from assay_stream.alerts.story import subject_of
 from assay_stream.bindings.timeline import AFTER_ALL_US
+from assay_stream.canonical.digest import Digest
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, ServerId, read_input, time_option
 from assay_stream.cli.output import print_line, print_rows
 from assay_stream.cli.publishing import deliver
@@ -440,16 +441,21 @@ def accept(
     tool: PolicyTool = None,
 ) -> None:
     """Accept a key for a domain: the only way to replace the first key used."""
-    data = {"server_id": server_id, "domain": domain, "fingerprint": fingerprint, "tool_name": tool}
+    data = {"server_id": server_id, "domain": domain, "fingerprint": _sound(fingerprint), "tool_name": tool}
     by.decide((KEY_ACCEPT_TYPE, data))
-    say(f"accepted for {tool or 'every tool'} on {server_id}: {fingerprint}")
+    say(f"key of {domain} accepted for {tool or 'every tool'} on {server_id}: {fingerprint}")
 
 
 @keys_app.command()
 def revoke(server_id: ServerId, fingerprint: KeyFingerprint, by: DecidingOnServer) -> None:
     """Revoke a key for a server, regardless of what its domain publishes."""
-    by.decide((KEY_REVOKE_TYPE, {"server_id": server_id, "fingerprint": fingerprint}))
-    say(f"revoked on {server_id}: {fingerprint}")
+    by.decide((KEY_REVOKE_TYPE, {"server_id": server_id, "fingerprint": _sound(fingerprint)}))
+    say(f"key revoked for every tool on {server_id}, whatever its domain publishes: {fingerprint}")
+
+
+def _sound(fingerprint: str) -> str:
+    with named_in_errors("--fingerprint"):
+        return str(Digest.parse(fingerprint))
 
 
 @keys_app.command("list")
