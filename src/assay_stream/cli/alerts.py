@@ -258,7 +258,7 @@ def _alerts(looking: AlertOptions, refused: Refusals) -> Iterator[dict[str, Any]
             refused.append(f"{where}: {error}")
 
 
-_HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")
+_HEAD = ("uid", "severity", "kind", "server", "about", "count", "seen by", "first seen", "last seen", "status")
 _OPTIONAL = ("seen by", "first seen", "status", "last seen")
 _NAMED_MAX = 3
 _UID_CHARS = 12
@@ -313,7 +313,7 @@ def list_alerts(
             for group in groups:
                 uid, level, *others = _cells(group, short[group[0].uid])
                 rows.append([uid, LineSpan(level, severity_style(group[0].severity_id)), *others])
-            Painter(color).table(_HEAD, rows, flexible=("tool", "server"), optional=_OPTIONAL)
+            Painter(color).table(_HEAD, rows, flexible=("about", "server"), optional=_OPTIONAL)
         typer.echo(summary if found else f"no alerts to show: {summary}")
     if follow_on:
 
@@ -398,7 +398,7 @@ def _cells(group: list[AlertRow], short: str) -> list[str]:
         shown(row.severity.lower()),
         shown(row.kind),
         named(other.server_id for other in group),
-        named(other.tool_name for other in group),
+        named(other.tool_name or other.item_name for other in group),
         f"{sum(other.count for other in group):,}",
         f"{max(other.observers for other in group):,}",
         minute(min(other.first_seen_ms for other in group)),
@@ -436,7 +436,7 @@ def _decide(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: st
         alike = every_row(partial(opened.store.alerts, AlertFilter(state=row.state)))
         others = sum(each.group == row.group != "" and each.uid != row.uid for each in alike)
     by.decide(alert_decision(act, server_id=row.server_id, uid=row.uid, assignee=assignee))
-    about = "/".join(filter(None, (row.server_id, row.tool_name)))
+    about = "/".join(filter(None, (row.server_id, row.tool_name or row.item_name)))
     is_closed = row.state is ReviewState.CLOSED
     idle = {("close", True): "closed already", ("reopen", False): "open already"}.get((act, is_closed))
     say(f"{idle or act.removesuffix('e') + 'ed'}: {row.uid[:12]} ({row.kind}, {about})")

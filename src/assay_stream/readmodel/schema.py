@@ -157,7 +157,7 @@ def status_of(connection: sqlite3.Connection) -> StoreStatus:
     )
 
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 """Raised with every change of the tables or of what is written to them."""
 FILE = "store.sqlite3"
 _ASIDE, _REPLACED = ".part.store", "replaced"
