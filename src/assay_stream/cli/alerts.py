@@ -16,7 +16,7 @@ import typer
 from assay_stream.alerts.formats import as_lines, read_alert, view_of
 from assay_stream.alerts.page import as_json, as_markdown, as_page, as_text, severity_style
 from assay_stream.alerts.view import AlertRow, AlertSelection, ReviewState, SeverityLevel, by_group, row_of, short_uids
-from assay_stream.cli.decisions import Deciding, DecidingOnServer
+from assay_stream.cli.decisions import Deciding, DecidingOnServer, check_known, known_rules
 from assay_stream.cli.options import (
     AlertFile,
     AnyServerId,
@@ -93,10 +93,13 @@ def suppress(
 
 def unsuppress(server_id: RuleServer, id_: RuleId, by: DecidingOnServer) -> None:
     """Remove a suppression rule. Name the server that it was set for; without a rule of that name it is refused."""
+    is_checked = by.output is None and not by.new
+    if is_checked:
+        rules, fix = known_rules(server_id, by.bootstrap_servers), "check --id and --server-id, or give --new"
+        check_known(id_, rules, "rule_not_known", f"{server_id} has no rule", fix)
     by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": server_id, "id": id_}))
     where = "every server" if server_id == ANY_SERVER else server_id
-    unchecked = "" if by.output is None and not by.new else ", if there is one"
-    say(f"rule {id_} on {where} ends{unchecked}")
+    say(f"rule {id_} on {where} ends{'' if is_checked else ', if there is one'}")
 
 
 _RULE = ("server_id", "rule_id", "kind", "tool", "field", "detection", "until", "author", "since", "reason")

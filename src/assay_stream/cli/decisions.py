@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,7 +48,6 @@ from assay_stream.model.control import (
     PIN_SET_TYPE,
     POLICY_REMOVE_TYPE,
     POLICY_SET_TYPE,
-    SUPPRESSION_REMOVE_TYPE,
     SUPPRESSION_SET_TYPE,
     ControlEvent,
     SuppressionRemoveData,
@@ -134,14 +133,13 @@ class DecidingOnServer(Deciding):
                         "tool_not_observed",
                         f"no list and no decision on {data['server_id']} names {tool}: check --tool, or give --new",
                     )
-        for data in (data for kind, data in decisions if kind == SUPPRESSION_REMOVE_TYPE):
-            rules = known_rules(data["server_id"], self.bootstrap_servers)
-            if data["id"] not in rules:
-                others = f", only {', '.join(sorted(rules))}" if rules else ""
-                raise InputError(
-                    "rule_not_known",
-                    f"{data['server_id']} has no rule {data['id']}{others}: check --id and --server-id, or give --new",
-                )
+
+
+def check_known(name: str, known: Collection[str], code: str, none: str, fix: str) -> None:
+    """Refuse to end what does not exist, and name what does."""
+    if name not in known:
+        others = f", only {', '.join(sorted(known))}" if known else ""
+        raise InputError(code, f"{none} {name}{others}: {fix}")
 
 
 def known_rules(server_id: str, bootstrap: str | None) -> set[str]:
