@@ -239,9 +239,24 @@ _IDS_DRAWN = 256
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TapListener(Listener):
+    """Where a tap listens, and what only a tap needs.
+
+    Args:
+        origins: web origins that may use it, besides its own.
+        upstream_tls: trust settings for servers.
+        context_key: key of the hashes that name authorisation contexts; a random one if it is empty.
+    """
+
+    origins: frozenset[str] = frozenset()
+    upstream_tls: ssl.SSLContext | None = None
+    context_key: bytes = b""
+
+
 async def run_http_tap(
     upstreams: Sequence[Upstream],
-    listener: Listener,
+    listener: TapListener,
     *,
     sink: Sink,
     stop: asyncio.Event,
