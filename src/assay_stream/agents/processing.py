@@ -18,7 +18,7 @@ from zlib import crc32
 
 import orjson
 
-from assay_stream.agents.declaration import RAISED, Agent, AgentSet, Detection, Event, Memory, about, raised
+from assay_stream.agents.declaration import Agent, AgentSet, Detection, Event, Memory, about, raised
 from assay_stream.alerts.processor import apply_entry
 from assay_stream.alerts.remembered import Alerts
 from assay_stream.alerts.rules import AlertRules
@@ -96,7 +96,9 @@ class Rekeying:
             return None
         try:
             key = declared.key(event)
-        except RAISED as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - of a user's code
             raise raised(agent.name, error) from None
         try:
             return None if key is None else self._key_bytes(agent.name, (key,) if isinstance(key, str) else key)
@@ -113,7 +115,9 @@ class Rekeying:
                 continue
             try:
                 label = agent.label(orjson.loads(record.value)["definition"])
-            except RAISED as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - of a user's code
                 raise raised(agent.name, error) from None
             if label is None:
                 continue
@@ -336,7 +340,9 @@ def _detections(agent: Agent, role: Role, event: Event[Any], memory: Memory, lim
         # What is no iterable is junk, and refused as such below.
         several = returned if isinstance(returned, Iterable) else (returned,)
         given: list[Any] = list(islice(several, limits.agent_findings_max + 1))
-    except RAISED as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - of a user's code
         raise raised(agent.name, error) from None
     if not all(isinstance(each, Detection) and _is_valid(each, limits) for each in given[: limits.agent_findings_max]):
         raise ConfigurationError(
