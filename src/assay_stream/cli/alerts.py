@@ -95,8 +95,13 @@ def unsuppress(server_id: RuleServer, id_: RuleId, by: DecidingOnServer) -> None
     """Remove a suppression rule. Name the server that it was set for; without a rule of that name it is refused."""
     is_checked = by.output is None and not by.new
     if is_checked:
-        rules, fix = known_rules(server_id, by.bootstrap_servers), "check --id and --server-id, or give --new"
-        check_known(id_, rules, "rule_not_known", f"{server_id} has no rule", fix)
+        check_known(
+            id_,
+            known_rules(server_id, by.bootstrap_servers),
+            lambda given: InputError(
+                "rule_not_known", f"{server_id} has no rule {given}: check --id and --server-id, or give --new"
+            ),
+        )
     by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": server_id, "id": id_}))
     where = "every server" if server_id == ANY_SERVER else server_id
     say(f"rule {id_} on {where} ends{'' if is_checked else ', if there is one'}")

@@ -135,11 +135,10 @@ class DecidingOnServer(Deciding):
                     )
 
 
-def check_known(name: str, known: Collection[str], code: str, none: str, fix: str) -> None:
-    """Refuse to end what does not exist, and name what does."""
+def check_known(name: str, known: Collection[str], refused: Callable[[str], InputError]) -> None:
+    """Refuse to end what does not exist, with an error that says what does."""
     if name not in known:
-        others = f", only {', '.join(sorted(known))}" if known else ""
-        raise InputError(code, f"{none} {name}{others}: {fix}")
+        raise refused(f"{name}, only {', '.join(sorted(known))}" if known else name)
 
 
 def known_rules(server_id: str, bootstrap: str | None) -> set[str]:

@@ -386,7 +386,9 @@ def release(by: Deciding, id_: HoldId) -> None:
     """Release a legal hold. Restore by hand the retention settings that you changed for it."""
     if by.output is None:
         standing = {each.scope_id for each in known_erasures(None, by.bootstrap_servers).holds()}
-        check_known(id_, standing, "hold_not_known", "there is no legal hold", "check --id")
+        check_known(
+            id_, standing, lambda given: InputError("hold_not_known", f"there is no legal hold {given}: check --id")
+        )
     by.decide((HOLD_REMOVE_TYPE, {"server_id": ANY_SERVER, "id": id_}))
     say(f"released: {id_}. Then: `topics show` names topics whose retention differs from what it was")
 
