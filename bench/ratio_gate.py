@@ -24,7 +24,7 @@ from assay_stream.model.plain_call import NATIVE_CALLS
 from bench.bench_join import pass_on, run_join, run_raw, run_registry, with_topics
 from bench.on_broker import Count
 from bench.publishing import publish
-from bench.rounds import Ratio, change_of
+from bench.rounds import ROUNDS_MIN, Ratio, change_of
 from deploy.local.kafka import Broker
 from tests.support.fleet import Fleet
 
@@ -64,6 +64,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--keep", metavar="RELEASE", help="write the ratios down as those of this release")
     arguments = parser.parse_args()
+    if arguments.rounds < ROUNDS_MIN:
+        parser.error(f"an interval takes at least {ROUNDS_MIN} rounds")
     quiet_client_logs()
     gc.set_threshold(50_000, 50, 100)  # as the worker does
     with Broker() as broker:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe import MemorySink, Vantage
 from assay_stream.observe.gate import Rule
-from assay_stream.observe.http.listener import Listener
+from assay_stream.observe.http.proxy import TapListener
 from assay_stream.observe.http.tap import run_http_tap
 from assay_stream.observe.http.upstreams import Upstream
 from tests.support.deployment import free_port
@@ -44,7 +44,7 @@ def _unused_trust() -> ssl.SSLContext:
 @asynccontextmanager
 async def http_tap(
     upstream: str | Sequence[Upstream],
-    listener: Listener | None = None,
+    listener: TapListener | None = None,
     *,
     rule: Rule | None = None,
     hide: bool = False,
@@ -52,7 +52,7 @@ async def http_tap(
 ) -> AsyncIterator[Tap]:
     """A tap in front of a server. All observations are there after the block."""
     upstreams = [Upstream(vantage=THE_VANTAGE, url=upstream)] if isinstance(upstream, str) else upstream
-    listener = listener or Listener(port=0)
+    listener = listener or TapListener(port=0)
     if all(each.url.startswith("http://") for each in upstreams):
         listener = replace(listener, upstream_tls=_unused_trust())
     sink, stop = MemorySink(), asyncio.Event()

@@ -82,10 +82,17 @@ class MemoryCluster:
         return MemoryProducer(self, transactional_id)
 
     def append(
-        self, topic: str, partition: int, key: bytes | None, value: bytes | None, *, headers: Headers = ()
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        headers: Headers = (),
+        timestamp_ms: int = 0,
     ) -> int:
         """Append a record outside any transaction, and return its offset."""
-        return self._append(TopicPartition(topic, partition), key, value, tuple(headers), 0, None)
+        return self._append(TopicPartition(topic, partition), key, value, tuple(headers), timestamp_ms, None)
 
     def read(self, topic: str) -> list[FetchedRecord]:
         """Return the committed records of a topic, partition by partition."""

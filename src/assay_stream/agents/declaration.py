@@ -24,9 +24,6 @@ from assay_stream.model.fields import AGENT_NAME, compile_glob
 from assay_stream.model.finding import Finding
 from assay_stream.model.record import Origin, Role
 
-RAISED = (Exception, SystemExit, GeneratorExit)
-"""What user code may raise. ``SystemExit`` would end a worker silently, with an exit code of the agent's choice."""
-
 Severity = Literal["informational", "low", "medium", "high", "critical"]
 Value = TypeVar("Value")
 Json = Any
@@ -397,7 +394,10 @@ def agent_set(agents: Iterable[Agent], *, digest: str, labels: Labels = NO_LABEL
 
 
 def raised(agent: str, error: BaseException) -> ConfigurationError:
-    """Return the error for an agent that raised: class and line, without the text, which may quote a record."""
+    """Return the error for an agent that raised: class and line, without the text, which may quote a record.
+
+    Whatever it raised: ``SystemExit`` would end a worker silently, with an exit code of the agent's choice.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     where = f" in {frames[-1].name}, line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
     return ConfigurationError("agent_raised", about(agent, f"it raised {type(error).__name__}{where}"))
@@ -429,9 +429,9 @@ def load_agents(name: str, *, labels: Labels = NO_LABELS) -> AgentSet:
     name, _, wanted = name.partition(":")
     try:
         module = importlib.import_module(name)
-    except ConfigurationError:
+    except (ConfigurationError, KeyboardInterrupt):
         raise
-    except RAISED as error:
+    except BaseException as error:
         raise ConfigurationError("agents_not_found", f"cannot import {name[:200]!r}: {_why(name, error)}") from error
     agents = list({id(each): each for each in vars(module).values() if isinstance(each, Agent)}.values())
     digest = _digest(module, agents) if agents else ""

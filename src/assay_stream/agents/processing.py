@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial
 from itertools import islice
+from math import isfinite
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import orjson
 
-from assay_stream.agents.declaration import RAISED, Agent, AgentSet, Detection, Event, Memory, about, raised
+from assay_stream.agents.declaration import Agent, AgentSet, Detection, Event, Memory, about, raised
 from assay_stream.alerts.processor import apply_entry
 from assay_stream.alerts.remembered import Alerts
 from assay_stream.alerts.rules import AlertRules
@@ -95,7 +96,9 @@ class Rekeying:
             return None
         try:
             key = declared.key(event)
-        except RAISED as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - of a user's code
             raise raised(agent.name, error) from None
         try:
             return None if key is None else self._key_bytes(agent.name, (key,) if isinstance(key, str) else key)
@@ -112,7 +115,9 @@ class Rekeying:
                 continue
             try:
                 label = agent.label(orjson.loads(record.value)["definition"])
-            except RAISED as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - of a user's code
                 raise raised(agent.name, error) from None
             if label is None:
                 continue
@@ -335,7 +340,9 @@ def _detections(agent: Agent, role: Role, event: Event[Any], memory: Memory, lim
         # What is no iterable is junk, and refused as such below.
         several = returned if isinstance(returned, Iterable) else (returned,)
         given: list[Any] = list(islice(several, limits.agent_findings_max + 1))
-    except RAISED as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - of a user's code
         raise raised(agent.name, error) from None
     if not all(isinstance(each, Detection) and _is_valid(each, limits) for each in given[: limits.agent_findings_max]):
         raise ConfigurationError(
@@ -384,7 +391,9 @@ def _state_json(agent: Agent, memory: Memory) -> bytes:
     except TypeError:
         state = b""
     if not state.startswith(b"{"):
-        raise ConfigurationError("agent_bad_state", about(agent.name, "its state must be a JSON object"))
+        raise ConfigurationError(
+            "agent_bad_state", about(agent.name, "its state must be a JSON object: no NaN, no objects of yours")
+        )
     return state
 
 
@@ -395,9 +404,19 @@ def _to_json(value: Any) -> bytes:
         TypeError: if it is not JSON.
     """
     try:
-        return orjson.dumps(value, default=_listed, option=_JSON)
+        written = orjson.dumps(value, default=_listed, option=_JSON)
     except RecursionError:
         raise TypeError("too deep") from None
+    # orjson writes NaN as null, and some objects as text.
+    if orjson.loads(written) != value and not _is_json(value):
+        raise TypeError
+    return written
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, dict | list | tuple):
+        return all(map(_is_json, value.values() if isinstance(value, dict) else value))
+    return isfinite(value) if isinstance(value, float) else value is None or isinstance(value, str | int)
 
 
 def _listed(value: Any) -> list[Any]:

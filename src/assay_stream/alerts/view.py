@@ -95,6 +95,7 @@ class AlertRow:
     Args:
         server_id: ``""`` where the record names none.
         tool_name: ``""`` where it is about none.
+        item_name: of the prompt, template, instructions or observer that it is about, ``""`` where it is about none.
         count: findings counted.
         observers: how many observers contributed.
         first_seen_ms: event time of the earliest finding, milliseconds since the epoch.
@@ -110,6 +111,7 @@ class AlertRow:
     kind: str
     server_id: str
     tool_name: str
+    item_name: str
     count: int
     observers: int
     first_seen_ms: int
@@ -185,7 +187,7 @@ class AlertView(AlertRow):
             return "tool", self.tool_name
         parts = self.related if self.kind == Kind.SERVER_CHANGED else []
         kind = str(parts[0].get("type")) if parts else self.kind
-        what, name = kind.partition("_")[0], self.fact("mcp_item_name")
+        what, name = kind.partition("_")[0], self.item_name
         return ("observer" if kind == Kind.OBSERVATIONS_LOST else what, name) if name else ("", "")
 
     def repeats(self, before: AlertView) -> bool:
@@ -256,6 +258,7 @@ def view_of(alert: Any) -> AlertView:
         kinds=tuple(kinds),
         server_id=_fact(flat, "mcp_server_id"),
         tool_name=_fact(flat, "mcp_tool_name"),
+        item_name=_fact(flat, "mcp_item_name"),
         group=_fact(flat, "mcp_group"),
         assigned_to=_fact(flat, "mcp_assigned_to") or _fact(flat, "mcp_acknowledged_by"),
         observers=observers if isinstance(observers, int) else 1,

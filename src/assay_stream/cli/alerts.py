@@ -16,7 +16,7 @@ import typer
 from assay_stream.alerts.formats import as_lines, read_alert, view_of
 from assay_stream.alerts.page import as_json, as_markdown, as_page, as_text, severity_style
 from assay_stream.alerts.view import AlertRow, AlertSelection, ReviewState, SeverityLevel, by_group, row_of, short_uids
-from assay_stream.cli.decisions import Deciding, DecidingOnServer
+from assay_stream.cli.decisions import Deciding, DecidingOnServer, check_known, known_rules
 from assay_stream.cli.options import (
     AlertFile,
     AnyServerId,
@@ -93,10 +93,18 @@ def suppress(
 
 def unsuppress(server_id: RuleServer, id_: RuleId, by: DecidingOnServer) -> None:
     """Remove a suppression rule. Name the server that it was set for; without a rule of that name it is refused."""
+    is_checked = by.output is None and not by.new
+    if is_checked:
+        check_known(
+            id_,
+            known_rules(server_id, by.bootstrap_servers),
+            lambda given: InputError(
+                "rule_not_known", f"{server_id} has no rule {given}: check --id and --server-id, or give --new"
+            ),
+        )
     by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": server_id, "id": id_}))
     where = "every server" if server_id == ANY_SERVER else server_id
-    unchecked = "" if by.output is None and not by.new else ", if there is one"
-    say(f"rule {id_} on {where} ends{unchecked}")
+    say(f"rule {id_} on {where} ends{'' if is_checked else ', if there is one'}")
 
 
 _RULE = ("server_id", "rule_id", "kind", "tool", "field", "detection", "until", "author", "since", "reason")
@@ -258,7 +266,7 @@ def _alerts(looking: AlertOptions, refused: Refusals) -> Iterator[dict[str, Any]
             refused.append(f"{where}: {error}")
 
 
-_HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")
+_HEAD = ("uid", "severity", "kind", "server", "about", "count", "seen by", "first seen", "last seen", "status")
 _OPTIONAL = ("seen by", "first seen", "status", "last seen")
 _NAMED_MAX = 3
 _UID_CHARS = 12
@@ -313,7 +321,7 @@ def list_alerts(
             for group in groups:
                 uid, level, *others = _cells(group, short[group[0].uid])
                 rows.append([uid, LineSpan(level, severity_style(group[0].severity_id)), *others])
-            Painter(color).table(_HEAD, rows, flexible=("tool", "server"), optional=_OPTIONAL)
+            Painter(color).table(_HEAD, rows, flexible=("about", "server"), optional=_OPTIONAL)
         typer.echo(summary if found else f"no alerts to show: {summary}")
     if follow_on:
 
@@ -398,7 +406,7 @@ def _cells(group: list[AlertRow], short: str) -> list[str]:
         shown(row.severity.lower()),
         shown(row.kind),
         named(other.server_id for other in group),
-        named(other.tool_name for other in group),
+        named(other.tool_name or other.item_name for other in group),
         f"{sum(other.count for other in group):,}",
         f"{max(other.observers for other in group):,}",
         minute(min(other.first_seen_ms for other in group)),
@@ -436,7 +444,7 @@ def _decide(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: st
         alike = every_row(partial(opened.store.alerts, AlertFilter(state=row.state)))
         others = sum(each.group == row.group != "" and each.uid != row.uid for each in alike)
     by.decide(alert_decision(act, server_id=row.server_id, uid=row.uid, assignee=assignee))
-    about = "/".join(filter(None, (row.server_id, row.tool_name)))
+    about = "/".join(filter(None, (row.server_id, row.tool_name or row.item_name)))
     is_closed = row.state is ReviewState.CLOSED
     idle = {("close", True): "closed already", ("reopen", False): "open already"}.get((act, is_closed))
     say(f"{idle or act.removesuffix('e') + 'ed'}: {row.uid[:12]} ({row.kind}, {about})")

@@ -33,7 +33,7 @@ from assay_stream.readmodel.filling import Filler
 from assay_stream.worker.storing import StoreFilling
 
 if TYPE_CHECKING:
-    from assay_stream.console.identity import Identity, User
+    from assay_stream.console.identity import Identity
     from assay_stream.observe.http.listener import Listener
 
 
@@ -121,17 +121,14 @@ def add(
 ) -> None:
     """Add a user, or give one a new role and password. The password is asked for, or read from standard input."""
     with needing_extra("console"):
-        from assay_stream.console.identity import UserRole, new_user, read_users, write_users
+        from assay_stream.console.identity import UserRole, changing_users, new_user
     if role not in set(UserRole):
         raise ConfigurationError("bad_option", "--role is viewer or operator")
-    if identity.exists():
-        users_file, users = _users_of(identity)
-    else:
-        # It may be left of an identity file that was lost, and has people's passwords.
-        users_file = identity.with_suffix(".users")
-        users = read_users(users_file) if users_file.exists() else {}
-    users[name] = new_user(name, UserRole(role), _password())
-    write_users(users_file, users)
+    # The file may be left of an identity file that was lost, and has people's passwords.
+    users_file = _users_file(identity) if identity.exists() else identity.with_suffix(".users")
+    user = new_user(name, UserRole(role), _password())
+    with changing_users(users_file) as users:
+        users[name] = user
     if not identity.exists():
         identity.write_text(f'[local]\nusers = "{users_file.name}"\n', encoding="utf-8")
         say(f"created {identity}")
@@ -142,29 +139,31 @@ def add(
 def remove(name: _Name, identity: _Identity = _DEFAULT) -> None:
     """Remove a user; sessions of this user end at once."""
     with needing_extra("console"):
-        from assay_stream.console.identity import write_users
-    users_file, users = _users_of(identity)
-    if users.pop(name, None) is None:
-        raise InputError("bad_user", "there is no such user: see `assay-stream console user list`")
-    write_users(users_file, users)
+        from assay_stream.console.identity import changing_users
+    with changing_users(_users_file(identity)) as users:
+        if users.pop(name, None) is None:
+            raise InputError("bad_user", "there is no such user: see `assay-stream console user list`")
     say(f"{name} has been removed")
 
 
 @user_app.command("list")
 def list_users(identity: _Identity = _DEFAULT, as_json: AsJson = False) -> None:
     """List the users and their roles."""
-    _, users = _users_of(identity)
+    with needing_extra("console"):
+        from assay_stream.console.identity import read_users
+    path = _users_file(identity)
+    users = read_users(path) if path.exists() else {}
     rows = [{"name": user.name, "role": user.role.value} for user in users.values()]
     print_rows(rows, ("name", "role"), "json" if as_json else "table", whole=True)
 
 
-def _users_of(identity: Path) -> tuple[Path, dict[str, User]]:
+def _users_file(identity: Path) -> Path:
     with needing_extra("console"):
-        from assay_stream.console.identity import read_identity, read_users
+        from assay_stream.console.identity import read_identity
     local = read_identity(identity).local
     if local is None:
         raise ConfigurationError("bad_identity", f"{identity} has no table [local]: its users have no passwords here")
-    return local.users, read_users(local.users) if local.users.exists() else {}
+    return local.users
 
 
 def _password() -> str:

@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +22,7 @@ import typer
 from assay_stream import __version__
 from assay_stream.alerts.story import subject_of
 from assay_stream.bindings.timeline import AFTER_ALL_US
+from assay_stream.canonical.digest import Digest
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, ServerId, read_input, time_option
 from assay_stream.cli.output import print_line, print_rows
 from assay_stream.cli.publishing import deliver
@@ -47,7 +48,6 @@ from assay_stream.model.control import (
     PIN_SET_TYPE,
     POLICY_REMOVE_TYPE,
     POLICY_SET_TYPE,
-    SUPPRESSION_REMOVE_TYPE,
     SUPPRESSION_SET_TYPE,
     ControlEvent,
     SuppressionRemoveData,
@@ -133,14 +133,12 @@ class DecidingOnServer(Deciding):
                         "tool_not_observed",
                         f"no list and no decision on {data['server_id']} names {tool}: check --tool, or give --new",
                     )
-        for data in (data for kind, data in decisions if kind == SUPPRESSION_REMOVE_TYPE):
-            rules = known_rules(data["server_id"], self.bootstrap_servers)
-            if data["id"] not in rules:
-                others = f", only {', '.join(sorted(rules))}" if rules else ""
-                raise InputError(
-                    "rule_not_known",
-                    f"{data['server_id']} has no rule {data['id']}{others}: check --id and --server-id, or give --new",
-                )
+
+
+def check_known(name: str, known: Collection[str], refused: Callable[[str], InputError]) -> None:
+    """Refuse to end what does not exist, with an error that says what does."""
+    if name not in known:
+        raise refused(f"{name}, only {', '.join(sorted(known))}" if known else name)
 
 
 def known_rules(server_id: str, bootstrap: str | None) -> set[str]:
@@ -444,16 +442,21 @@ def accept(
     tool: PolicyTool = None,
 ) -> None:
     """Accept a key for a domain: the only way to replace the first key used."""
-    data = {"server_id": server_id, "domain": domain, "fingerprint": fingerprint, "tool_name": tool}
+    data = {"server_id": server_id, "domain": domain, "fingerprint": _sound(fingerprint), "tool_name": tool}
     by.decide((KEY_ACCEPT_TYPE, data))
-    say(f"accepted for {tool or 'every tool'} on {server_id}: {fingerprint}")
+    say(f"key of {domain} accepted for {tool or 'every tool'} on {server_id}: {fingerprint}")
 
 
 @keys_app.command()
 def revoke(server_id: ServerId, fingerprint: KeyFingerprint, by: DecidingOnServer) -> None:
     """Revoke a key for a server, regardless of what its domain publishes."""
-    by.decide((KEY_REVOKE_TYPE, {"server_id": server_id, "fingerprint": fingerprint}))
-    say(f"revoked on {server_id}: {fingerprint}")
+    by.decide((KEY_REVOKE_TYPE, {"server_id": server_id, "fingerprint": _sound(fingerprint)}))
+    say(f"key revoked for every tool on {server_id}, whatever its domain publishes: {fingerprint}")
+
+
+def _sound(fingerprint: str) -> str:
+    with named_in_errors("--fingerprint"):
+        return str(Digest.parse(fingerprint))
 
 
 @keys_app.command("list")

@@ -222,9 +222,9 @@ def drift(
     recordings: Annotated[
         list[Path], argument("The earlier and the later recording.", metavar="[BEFORE.json] AFTER.json")
     ],
-    profile: SeverityProfileName = option("Severity profile.", default="soc"),
+    profile: SeverityProfileName | None = option("Severity profile. Default: soc."),
     fail_on: LevelName = option("The lowest severity that sets exit code 1.", default="high"),
-    output_format: Literal["table", "json", "sarif"] = option("What to print.", "--format", default="table"),
+    output_format: Literal["table", "json", "sarif"] | None = option("What to print. Default: table.", "--format"),
     peer: Literal["p60", "mcptrust"] | None = option(
         "Compare as Assay's manifest drift or MCPTrust's check does, and print its JSON.", "--as"
     ),
@@ -234,8 +234,8 @@ def drift(
     Each file holds a Tool object, a tools/list result, the JSON-RPC response around one, a snapshot event, or a
     manifest of tools, prompts, resource templates and instructions; `-` is standard input. Without BEFORE.json, or
     where it holds no item, all of the later recording is new. With --as, BEFORE.json may be the peer's own baseline, a
-    declared manifest or a lockfile, and --profile and --format mean nothing. Exit code 0: nothing reaches --fail-on. 1:
-    something does. 2: the input cannot be read.
+    declared manifest or a lockfile; the severities are the peer's. Exit code 0: nothing reaches --fail-on. 1: something
+    does. 2: the input cannot be read.
     """
     *earlier, after = recordings
     if len(earlier) > 1:
@@ -244,13 +244,17 @@ def drift(
     if peer is not None:
         if before is None:
             raise InputError("bad_option", "--as compares two recordings: give both")
+        if profile is not None or output_format not in (None, "json"):
+            raise InputError(
+                "bad_option", "--as prints JSON with the peer's severities: leave --profile and --format out"
+            )
         with named_in_errors(f"{before} or {after}"):
             report, fails = PEERS[peer](read_input(before), read_input(after), path_text(before), Level.parse(fail_on))
         print_line(json_text(orjson.dumps(report).decode()))
         return fails
     was, now = NOTHING if before is None else _read(before, may_be_blank=True), _read(after)
     try:
-        findings = drift_findings(was, now, profile=PROFILES[profile])
+        findings = drift_findings(was, now, profile=PROFILES[profile or "soc"])
     except InputError:
         where = " or ".join(str(path) for path, offer in ((before, was), (after, now)) if not _is_sound(offer))
         with named_in_errors(where or f"{before} or {after}"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
 from shlex import quote
+from shutil import rmtree
 from typing import Any
 
 import orjson
@@ -216,7 +218,9 @@ def tell(folder: Path) -> bool:
     chapters = [(data / f"{number}.ndjson").read_bytes().splitlines() for number in range(1, len(CHAPTERS) + 1)]
     lines = [line for chapter in chapters for line in chapter]
     story = DemoStory(Painter("auto", columns=_COLUMNS), _SERVER_ID)
-    with writing_to(folder), Results(folder, {}) as results, LogSpool() as spool:
+    with writing_to(folder), ExitStack() as undone, Results(folder, {}) as results, LogSpool() as spool:
+        # Part of a story only keeps the same command from telling all of it.
+        undone.callback(rmtree, folder, ignore_errors=True)
         for record in read_lines(lines, name=_OBSERVED):
             spool.add(record)
         spool.finish()
@@ -237,6 +241,7 @@ def tell(folder: Path) -> bool:
         for written in next(steps):
             results.write(written)
         results.end()
+        undone.pop_all()
     if not story.end():
         return False
     alerts, uid = quote(str(folder / "alerts.ndjson")), story.first_paged()

@@ -28,7 +28,7 @@ from assay_stream.bindings.erasures import (
 )
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import DigestKey, redacted_digest
-from assay_stream.cli.decisions import Deciding, control_records
+from assay_stream.cli.decisions import Deciding, check_known, control_records
 from assay_stream.cli.inventory import Column, Listing, as_object, nothing_found, short_time
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, files_option, read_input, time_option
 from assay_stream.cli.output import json_line, print_json, print_line
@@ -380,9 +380,9 @@ def release(by: Deciding, id_: HoldId) -> None:
     """Release a legal hold. Restore by hand the retention settings that you changed for it."""
     if by.output is None:
         standing = {each.scope_id for each in known_erasures(None, by.bootstrap_servers).holds()}
-        if id_ not in standing:
-            others = f", only {', '.join(sorted(standing))}" if standing else ""
-            raise InputError("hold_not_known", f"there is no legal hold {id_}{others}: check --id")
+        check_known(
+            id_, standing, lambda given: InputError("hold_not_known", f"there is no legal hold {given}: check --id")
+        )
     by.decide((HOLD_REMOVE_TYPE, {"server_id": ANY_SERVER, "id": id_}))
     say(f"released: {id_}. Then: `topics show` names topics whose retention differs from what it was")
 

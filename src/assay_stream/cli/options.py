@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import socket
 import ssl
 import sys
@@ -37,12 +38,20 @@ _TAKEN: WeakSet[TextIO] = WeakSet()
 
 
 def copied_stdin(path: Path) -> Path:
-    """Return the path, or for ``-`` a copy of standard input in a temporary file that is deleted on exit."""
+    """Return the path, or for ``-`` a copy of standard input in a temporary file, deleted on exit and by SIGTERM."""
     if path != STANDARD_INPUT:
         return path
     _take_stdin()
     folder = TemporaryDirectory(prefix="assay-stream-")
     atexit.register(folder.cleanup)
+
+    def end(number: int, _: object) -> None:
+        folder.cleanup()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
     path = Path(folder.name) / "stdin"
     with writing(path), path.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)

@@ -66,9 +66,9 @@ def replay(
     """Replay recorded observations through the engine, into files or into topics beside the live ones.
 
     Writes evidence.ndjson, alerts.ndjson, definitions.ndjson, changes.ndjson and rejected.ndjson. The same input
-    gives the same bytes. Prints a summary as one JSON object. Exit code 5 if nothing matches the selection, 2 if no
-    record could be read, 1 if a line was too long to be read whole or --compare finds a difference, 130 if it was
-    interrupted.
+    gives the same bytes. Prints a summary as one JSON object. Exit code 5 if nothing matches the selection or there is
+    nothing to compare, 2 if no record could be read, 1 if a line was too long to be read whole or --compare finds a
+    difference, 130 if it was interrupted.
     """
     if to_kafka == (output is not None) or (to_kafka and (resume or force)):
         raise ConfigurationError(
@@ -99,8 +99,8 @@ def replay(
     if output is None:
         return _into_topics(job, topic_prefix)
 
-    def differs(spool: LogSpool, made: Replay) -> bool:
-        return compare and hold_against(source, spool, made, written_in(output), evidence, alerts)
+    def differs(spool: LogSpool, made: Replay) -> int:
+        return hold_against(source, spool, made, written_in(output), evidence, alerts) if compare else 0
 
     with writing_to(output), locked_folder(output):
         return _into_files(job, output, resume=resume, differs=differs)
@@ -131,7 +131,7 @@ class _Job:
         return self.source.spool(meter=self.meter, too_long=self.cut_lines.append)
 
 
-def _into_files(job: _Job, folder: Path, *, resume: bool, differs: Callable[[LogSpool, Replay], bool]) -> int:
+def _into_files(job: _Job, folder: Path, *, resume: bool, differs: Callable[[LogSpool, Replay], int]) -> int:
     with writing_to(folder):
         results = Results(folder, job.what(), ends=job.source.ends)
         checkpoint = results.resume() if resume else None

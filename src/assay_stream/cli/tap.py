@@ -46,7 +46,7 @@ from assay_stream.text.urls import is_loopback
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
-    from assay_stream.observe.http.listener import Listener
+    from assay_stream.observe.http.proxy import TapListener
     from assay_stream.observe.http.upstreams import Upstream
     from assay_stream.observe.list_transport import ListedServer
 
@@ -85,8 +85,8 @@ class HttpOptions:
         routes(found)
         return found
 
-    def listener(self, settings: Settings) -> Listener:
-        from assay_stream.observe.http.listener import Listener
+    def listener(self, settings: Settings) -> TapListener:
+        from assay_stream.observe.http.proxy import TapListener
 
         host, port = address_of(self.listen or "")
         key = settings.auth_context_key
@@ -95,7 +95,7 @@ class HttpOptions:
             upstream_tls = None if self.upstream_ca is None else ssl.create_default_context(cafile=self.upstream_ca)
         except OSError as error:
             raise ConfigurationError("cannot_listen", f"cannot use {self.upstream_ca}: {error.strerror}") from None
-        return Listener(
+        return TapListener(
             host=host,
             port=port,
             tls=tls,
@@ -229,7 +229,7 @@ async def observing(
 
 
 async def _serve_http(
-    upstreams: Sequence[Upstream], listener: Listener, sink: Sink, rule: Rule | None, *, hide: bool
+    upstreams: Sequence[Upstream], listener: TapListener, sink: Sink, rule: Rule | None, *, hide: bool
 ) -> None:
     from assay_stream.observe.http.tap import run_http_tap
 

@@ -77,11 +77,11 @@ def compare(
     from_kafka: FromKafka = False,
     snapshot_partitions: SnapshotPartitions = None,
     target: Format = "table",
-) -> bool:
+) -> int:
     """Replay what was observed and compare the result with the recorded evidence and alerts.
 
     Reports each difference with its cause. Exit code 0: everything is identical. 1: there are differences. 3: lines of
-    the input cannot be read.
+    the input cannot be read. 5: there is nothing to compare.
     """
     if from_kafka == bool(evidence or inputs or alerts) or bool(evidence) != bool(inputs):
         raise InputError("bad_option", "give --from-kafka, or files: --evidence FILE --input FILE [--alerts FILE]")
@@ -94,10 +94,10 @@ def compare(
     with source.spool() as spool:
         made = source.replay(spool)
         replayed = noted(chain.from_iterable(made.steps()), refused)
-        differs = hold_against(source, spool, made, replayed, evidence, alerts, target)
+        code = hold_against(source, spool, made, replayed, evidence, alerts, target)
     if not from_kafka:
         name_refused(refused)
-    return differs
+    return code
 
 
 @contextmanager
@@ -157,8 +157,8 @@ def hold_against(
     evidence: list[Path] | None,
     alerts: list[Path] | None,
     target: RowFormat = "table",
-) -> bool:
-    """Print each difference from what was recorded and a summary; return True if there is any."""
+) -> int:
+    """Print each difference from what was recorded and a summary; return the exit code."""
     comparison = ReplayComparison(
         lambda: (record for log in spool.logs() for record in spool.read(log)),
         redaction=source.settings.redaction(),
@@ -177,7 +177,10 @@ def hold_against(
     print_summary({"identical": dict(comparison.identical), "differences": count, "causes": causes}, target)
     if recorded_alerts is None:
         say("alerts were not compared: pass them with --alerts")
-    return count > 0
+    if not causes and not any(comparison.identical.values()):
+        say("there is nothing to compare: neither the replay nor what was recorded has evidence or alerts")
+        return NOTHING_FOUND
+    return int(count > 0)
 
 
 def written_in(folder: Path) -> Iterator[Output]:

@@ -10,8 +10,9 @@ import re
 import secrets
 import threading
 from base64 import b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -93,16 +94,20 @@ def _cost(parameters: argon2.Parameters) -> int:
     return parameters.memory_cost * parameters.time_cost
 
 
-def write_users(path: Path, users: Mapping[str, User]) -> None:
-    """Replace the file, readable only by its owner.
+@contextmanager
+def changing_users(path: Path) -> Iterator[dict[str, User]]:
+    """Give all users by name, to be changed, and replace the file at the end, readable only by its owner.
 
     Raises:
-        ConfigurationError: ``bad_users``.
+        ConfigurationError: ``bad_users``, or ``output_in_use`` while somebody else changes it.
     """
     try:
         with Aside() as aside:
+            part = aside.path(path, mode=0o600)
+            users = read_users(path) if path.exists() else {}
+            yield users
             lines = "".join(f"{each.name}:{each.role}:{each.hash}\n" for each in users.values())
-            aside.path(path, mode=0o600).write_text(_HEAD + lines, encoding="utf-8")
+            part.write_text(_HEAD + lines, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError("bad_users", f"cannot write {path}: {error.strerror}") from None
 

@@ -86,6 +86,16 @@ class Filler:
         """Number of records read from all logs, including refused ones."""
         return int(self.connection.execute("SELECT coalesce(sum(read), 0) FROM source").fetchone()[0])
 
+    @property
+    def latest_us(self) -> int:
+        """Log time of the latest record that follows from an input, microseconds since the epoch; 0 without one.
+
+        Findings and alerts do not count: ticks among them carry the clock of a worker.
+        """
+        clocked = (Role.FINDINGS.value, Role.ALERTS.value)
+        latest = "SELECT coalesce(max(time_us), 0) FROM source WHERE role NOT IN (?, ?)"
+        return int(self.connection.execute(latest, clocked).fetchone()[0])
+
     def refresh(self) -> None:
         """Reload cached state from the store."""
         self._calls.forget()
@@ -142,7 +152,8 @@ class Filler:
             if not done:
                 _settle_definitions(self.connection)
             if (done.kind, done.bound) == ("evidence", "age"):
-                self._raise_horizon(now_us - bounds.age_us)
+                oldest_us = now_us - bounds.age_us
+                put_meta(self.connection, "horizon_us", max(meta(self.connection, "horizon_us", oldest_us), oldest_us))
         if done.rows:
             self.refresh()
         return done
@@ -154,12 +165,11 @@ class Filler:
                 (kind, bound, rows),
             )
 
-    def begin(self, deployment: str, *, oldest_us: int | None = None) -> None:
+    def begin(self, deployment: str) -> None:
         """Record what the store is filled from, before the first record.
 
         Args:
             deployment: identifies the cluster and the topics.
-            oldest_us: evidence before this event time is counted but not kept.
 
         Raises:
             ConfigurationError: ``store_of_another`` if it holds another deployment's records.
@@ -173,11 +183,6 @@ class Filler:
                     f"own, or {REBUILD}",
                 )
             put_meta(self.connection, "deployment", deployment)
-            if oldest_us is not None:
-                self._raise_horizon(oldest_us)
-
-    def _raise_horizon(self, oldest_us: int) -> None:
-        put_meta(self.connection, "horizon_us", max(meta(self.connection, "horizon_us", oldest_us), oldest_us))
 
     def witness(self, topic: str, partition: int) -> tuple[int, bytes] | None:
         """Return offset and hash of the last record read from a log, if any."""

@@ -140,7 +140,6 @@ def status_of(connection: sqlite3.Connection) -> StoreStatus:
     rows = connection.execute("SELECT kind, bound, rows FROM dropped ORDER BY kind, bound")
     drops = tuple(DropRow(*row) for row in rows)
     positions = positions_of(connection)
-    is_aged = any((drop.kind, drop.bound) == ("evidence", "age") for drop in drops)
     ends = "SELECT (SELECT min(time_us) FROM evidence), (SELECT max(time_us) FROM evidence)"
     oldest, newest = connection.execute(ends).fetchone()
     return StoreStatus(
@@ -150,7 +149,7 @@ def status_of(connection: sqlite3.Connection) -> StoreStatus:
         size_bytes=used_bytes(connection),
         oldest_us=oldest,
         newest_us=newest,
-        complete_since_us=meta(connection, "horizon_us", None) if is_aged else None,
+        complete_since_us=meta(connection, "horizon_us", None),
         drops=drops,
         updated_us=max((row.time_us for row in positions), default=None),
         looked_us=meta(connection, "looked_us", None),
@@ -158,7 +157,7 @@ def status_of(connection: sqlite3.Connection) -> StoreStatus:
     )
 
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 """Raised with every change of the tables or of what is written to them."""
 FILE = "store.sqlite3"
 _ASIDE, _REPLACED = ".part.store", "replaced"

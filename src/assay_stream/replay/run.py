@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -335,8 +336,10 @@ class Results:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            file.close()
+        # Each is closed, even if the disk is too full to close the one before.
+        with ExitStack() as held:
+            for file in self._files.values():
+                held.callback(file.close)
 
     def start(self) -> None:
         """Start with empty files; an interrupted replay in this folder can no longer be resumed."""

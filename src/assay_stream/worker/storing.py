@@ -135,8 +135,7 @@ class StoreFilling(Following):
         places = [place for each in await places_of(self.settings, list(self._roles)) for place in each]
         prefix = self.settings.topic_prefix
         named = f"cluster {cluster}, topics {prefix}*" if prefix else f"cluster {cluster}"
-        oldest_us = self.now_us() - bounds_of(self.settings).age_us
-        await asyncio.to_thread(self.filler.begin, named, oldest_us=oldest_us)
+        await asyncio.to_thread(self.filler.begin, named)
         return places
 
     async def open(self, consumer: Consumer) -> None:
@@ -220,7 +219,8 @@ class StoreFilling(Following):
         counts = Counter(place.topic for place in places)
         if any(len(consumer.partitions_for_topic(topic) or ()) > count for topic, count in counts.items()):
             raise _PartitionsAddedError
-        bounds, now_us = bounds_of(self.settings), self.now_us()
+        # A clock that is ahead would drop everything.
+        bounds, now_us = bounds_of(self.settings), min(self.now_us(), self.filler.latest_us)
         while (done := await asyncio.to_thread(self.filler.keep_within, bounds, now_us=now_us)) and not (
             self.stopping.is_set()
         ):

@@ -77,7 +77,7 @@ def test_what_an_agent_remembers_of_a_definition_goes_everywhere() -> None:
         assert [(output.partition, output.value) for output in outputs] == [(number, b'"T"') for number in partitions]
 
 
-@pytest.mark.parametrize("label", [{1, 2}, "x" * 70_000])
+@pytest.mark.parametrize("label", [{1, 2}, float("nan"), "x" * 70_000])
 def test_junk_for_a_label_is_refused(label: Any) -> None:
     """No JSON, or more than a state may hold."""
     value = orjson.dumps({"full_digest": "sha256:1", "definition": {}})

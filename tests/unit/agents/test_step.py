@@ -1,8 +1,11 @@
 """The second step: what agents find and remember, and what a restart finds."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf, nan
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -129,10 +132,15 @@ def raises(_event: Any, _memory: Any) -> list[Detection]:
     raise ValueError("secret")
 
 
+def cancels(_event: Any, _memory: Any) -> list[Detection]:
+    raise asyncio.CancelledError
+
+
 @pytest.mark.parametrize(
     ("handle", "code"),
     [
         (raises, "agent_raised"),
+        (cancels, "agent_raised"),
         (lambda _event, _memory: 7, "agent_bad_output"),
         (lambda event, _memory: Detection(references=[event.origin]), "agent_bad_output"),  # type: ignore[arg-type]
         (lambda _event, _memory: ["a text"], "agent_bad_output"),
@@ -150,6 +158,9 @@ def raises(_event: Any, _memory: Any) -> list[Detection]:
         (lambda _event, _memory: [Detection(references=(Origin("t", "0", 0),))], "agent_bad_output"),  # type: ignore[arg-type]
         (lambda _event, _memory: [Detection(references=(Origin("\ud800", 0, 0),))], "agent_bad_output"),
         (lambda _event, memory: memory.state.update(made={1, 2}), "agent_bad_state"),
+        (lambda _event, memory: memory.state.update(mean=[nan]), "agent_bad_state"),
+        (lambda _event, memory: memory.state.update(most=(1, inf)), "agent_bad_state"),
+        (lambda _event, memory: memory.state.update(by={"id": UUID(int=1)}), "agent_bad_state"),
         (lambda _event, memory: setattr(memory, "state", []), "agent_bad_state"),
     ],
 )

@@ -94,6 +94,7 @@ def test_a_row_has_stable_fields() -> None:
         "kind": "tool_changed",
         "server_id": "server",
         "tool_name": "tool",
+        "item_name": "",
         "count": 1,
         "observers": 1,
         "first_seen": "2026-03-01T00:00:00.123Z",

@@ -173,6 +173,16 @@ def test_one_change_on_many_servers_is_one_line(alerts: Path) -> None:
     assert sum(f"server-{number}" in each for number in range(4)) == 4
 
 
+def test_an_alert_about_a_prompt_is_listed_by_its_name(tmp_path: Path) -> None:
+    """As in its own page and in what is forwarded; an alert about nothing in particular has none."""
+    path = tmp_path / "alerts.ndjson"
+    path.write_bytes(json.dumps(alert_of(None, kind=Kind.PROMPT_CHANGED, item_name="review")).encode() + b"\n")
+    head, line = run_command_text("alerts", "list", "--input", str(path)).stdout.splitlines()[:2]
+    assert line[head.index("about") :].startswith("review ")
+    arguments = ("--reason", "x", "--input", str(path), "--output", str(tmp_path / "decisions.ndjson"))
+    assert "(prompt_changed, server/review)" in run_command_text("alerts", "close", uid_of(path), *arguments).stderr
+
+
 def test_closing_one_of_a_group_says_how_many_stay(tmp_path: Path, alerts: Path) -> None:
     """The list shows them in one line, so that whoever closes its uid may take them for closed."""
     arguments = ("--reason", "x", "--input", str(alerts), "--output", str(tmp_path / "decisions.ndjson"))

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from assay_stream.cli import decisions, publishing
+from assay_stream.cli.alerts import unsuppress
 from assay_stream.cli.decisions import Deciding, DecidingOnServer, author_or_login
 from assay_stream.config import Settings
 from assay_stream.errors import InputError, OperatingError
-from assay_stream.model.control import PIN_SET_TYPE, POLICY_SET_TYPE, SUPPRESSION_REMOVE_TYPE
+from assay_stream.model.control import PIN_SET_TYPE, POLICY_SET_TYPE
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import Observation, SinkStats
 from tests.support import facts
@@ -124,10 +125,10 @@ def test_a_rule_that_is_not_set_is_not_removed(monkeypatch: pytest.MonkeyPatch) 
     by = DecidingOnServer(reason="r", author="a")
     for rule_id in ("titles", "typo"):
         with pytest.raises(InputError, match=rf"rule_not_known.*no rule {rule_id}, only all: .*--new"):
-            by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": "*", "id": rule_id}))
+            unsuppress("*", rule_id, by)
     assert not delivered
-    by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": "*", "id": "all"}))
-    DecidingOnServer(reason="r", author="a", new=True).decide((SUPPRESSION_REMOVE_TYPE, {"server_id": "*", "id": "x"}))
+    unsuppress("*", "all", by)
+    unsuppress("*", "x", DecidingOnServer(reason="r", author="a", new=True))
     assert len(delivered) == 2
 
 

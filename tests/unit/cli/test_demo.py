@@ -17,11 +17,12 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.app import app
 from assay_stream.cli.demo import TOLD, DemoStory
 from assay_stream.cli.output import Painter
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.lines import read_lines
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Role
 from deploy.local.demo import open_on
+from tests.support.disk import files_of_at_most
 from tests.support.replaying import replay
 
 RUNNER = CliRunner()
@@ -138,6 +139,16 @@ def test_it_overwrites_nothing(tmp_path: Path, kind: str) -> None:
         RUNNER.invoke(app, ["demo", "--no-broker", "--output", str(there)], catch_exceptions=False)
     assert kind != "file" or there.read_text() == "mine"
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("size_bytes", [1, 10_000])
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, size_bytes: int) -> None:
+    """Before the first record or after some: the same command works once there is room."""
+    folder = tmp_path / "d"
+    with files_of_at_most(size_bytes), pytest.raises(InputError, match="unwritable_folder"):
+        RUNNER.invoke(app, ["demo", "--no-broker", "--output", str(folder)], catch_exceptions=False)
+    assert not folder.exists()
+    told(folder)
 
 
 def test_without_the_option_it_says_where_the_other_demo_is() -> None:

@@ -2,7 +2,11 @@
 
 import gzip
 import json
+import os
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -47,6 +51,20 @@ def test_packed_alerts_are_listed_from_their_folder(tmp_path: Path) -> None:
     (tmp_path / "alerts.ndjson.gz").write_bytes(gzip.compress(values(replayed(), Role.ALERTS)[0] + b"\n"))
     done = run_command("alerts", "list", "--status", "all", "--format", "json", "--input", str(tmp_path))
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1), done.stderr
+
+
+def test_a_stopped_command_leaves_no_copy_of_standard_input(tmp_path: Path) -> None:
+    """It ends by the signal, as it would without the copy."""
+    arguments = ("replay", "--input", "-", "--output", str(tmp_path / "out"))
+    (folder := tmp_path / "tmp").mkdir()
+    command = [sys.executable, "-m", "assay_stream", *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | {"TMPDIR": str(folder)}) as process:
+        while not list(folder.glob("*/stdin")):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(30) == -signal.SIGTERM
+    assert list(folder.iterdir()) == []
 
 
 def test_standard_input_is_one_input(tmp_path: Path) -> None:

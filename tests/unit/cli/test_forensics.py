@@ -107,6 +107,17 @@ def test_compare_ends_with_0_where_all_is_identical(files: Path) -> None:
     assert (identical["evidence"], identical["alert"]) == (3, 3)
 
 
+@pytest.mark.parametrize("alerts", [[], ["--alerts", "nothing.ndjson"]])
+def test_that_nothing_was_compared_has_an_exit_code_of_its_own(tmp_path: Path, alerts: list[str]) -> None:
+    """A build that compares must not take an empty archive for a proof."""
+    nothing = tmp_path / "nothing.ndjson"
+    nothing.touch()
+    given = [nothing if each == nothing.name else each for each in alerts]
+    result = run("compare", "--input", nothing, "--evidence", nothing, *given)
+    assert result.exit_code == 5
+    assert "nothing to compare" in result.stderr
+
+
 def test_compare_ends_with_1_and_names_each_cause(files: Path) -> None:
     """As a table, as JSON, and after a replay."""
     alter(files, b'"decision":"allow"', b'"decision":"deny"')

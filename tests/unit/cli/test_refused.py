@@ -71,7 +71,7 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     # Decisions
     (("policy", "plan", "--server-id", "s"), "bad_option"),
     (("policy", "plan", "--server-id", "s", "--remove", "--enforcement", "block"), "bad_option"),
-    ((*ACCEPT, "--domain", "example.com", "--fingerprint", "abc"), "bad_format"),
+    ((*ACCEPT, "--domain", "example.com", "--fingerprint", "abc"), "bad_digest: --fingerprint"),
     ((*ACCEPT, "--domain", "Not A Domain", "--fingerprint", KEY), "bad_format"),
     # The console: beyond this machine unless something in front asks for a login, and without a store or an address
     (("console",), "no_store"),
@@ -138,12 +138,20 @@ CASES: list[tuple[tuple[str, ...], str]] = [
         ((*PUBLISH, "observations", "--dry-run", "--output", "x", *option, "-"), "bad_option: observations name")
         for option in (("--observer-id", "me"), ("--server-id", "mine"), ("--unscoped",))
     ),
+    *(
+        (("keys", *command, "--server-id", "s", "--fingerprint", "ab" * 32, "--reason", "r"), "sha256:<64 lowercase")
+        for command in (("revoke",), ("accept", "--domain", "example.com"))
+    ),
     # Schemas: plain HTTP, a CA file that is not there, a name that no record may carry
     ((*FETCH, "--domain", "http://example.com"), "bad_domain"),
     ((*FETCH, "--domain", "localhost", "--ca-file", "/missing.pem"), "bad_tls_file"),
     ((*FETCH, "--domain", "localhost", "--observer-id", " "), "bad_identifier"),
     (("drift", *["list.json"] * 3), "bad_option"),
     (("drift", "list.json", "--as", "p60"), "bad_option"),
+    *(
+        (("drift", "list.json", "list.json", "--as", "p60", *option), "leave --profile and --format out")
+        for option in (("--profile", "soc"), ("--format", "sarif"))
+    ),
     (("drift", "/missing.json", "/missing.json"), "unreadable_file: cannot read /missing.json"),
     (("fingerprint", "empty.toml"), "not_json: empty.toml"),
     (("fingerprint", "/missing.json"), "unreadable_file: cannot read /missing.json"),

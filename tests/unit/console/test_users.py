@@ -6,7 +6,7 @@ from pathlib import Path
 import argon2
 import pytest
 
-from assay_stream.console.identity import LocalUsers, User, UserRole, is_password, new_user, read_users, write_users
+from assay_stream.console.identity import LocalUsers, User, UserRole, changing_users, is_password, new_user, read_users
 from assay_stream.console.sessions import Throttle
 from assay_stream.errors import ConfigurationError, InputError
 
@@ -20,7 +20,9 @@ def a_user(name: str = "alice", role: UserRole = UserRole.OPERATOR, password: st
 
 def users_file(folder: Path, *users: User) -> Path:
     path = folder / "console.users"
-    write_users(path, {user.name: user for user in users})
+    with changing_users(path) as there:
+        there.clear()
+        there.update((user.name, user) for user in users)
     return path
 
 
@@ -126,6 +128,16 @@ def test_an_unknown_user_costs_what_a_known_one_does(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="bad_users"):
-        write_users(tmp_path / "missing" / "users", {})
+    with pytest.raises(ConfigurationError, match="bad_users"), changing_users(tmp_path / "missing" / "users"):
+        pass
     assert os.listdir(tmp_path) == []
+
+
+def test_two_who_change_the_file_at_once_lose_no_user(tmp_path: Path) -> None:
+    """The second one is refused, before it has read what the first is about to replace."""
+    path = users_file(tmp_path, a_user())
+    with changing_users(path) as users:
+        with pytest.raises(ConfigurationError, match="output_in_use"), changing_users(path) as others:
+            others.clear()
+        users["bob"] = a_user("bob")
+    assert sorted(read_users(path)) == ["alice", "bob"]

@@ -86,18 +86,15 @@ def test_the_store_says_from_when_on_it_is_complete() -> None:
 
 
 def test_evidence_that_went_for_room_says_nothing_about_age() -> None:
-    """A start notes how far back the topics are read, whether or not that leaves any evidence out."""
     connection = _of(EVIDENCE)
-    filler = Filler(connection)
-    filler.begin("cluster", oldest_us=1)
-    filler.keep_within(Bounds(age_us=_EVER, size_bytes=1), now_us=NOW_US)
+    Filler(connection).keep_within(Bounds(age_us=_EVER, size_bytes=1), now_us=NOW_US)
     status = Store(connection).status()
     assert status.dropped > 0
     assert status.complete_since_us is None
 
 
 def test_under_a_legal_hold_late_evidence_is_kept() -> None:
-    """Also where the bound had moved on before: on a start, or with what was dropped until then."""
+    """Also where the bound had moved on before, with what was dropped until then."""
     held = a_control("hold.set", server_id="*", id="case", scope={"server_id": "server-0"})
     released = a_control("hold.remove", server_id="*", id="case", number=1)
     inputs = [
@@ -105,14 +102,15 @@ def test_under_a_legal_hold_late_evidence_is_kept() -> None:
         for number, value in enumerate((held, released))
     ]
     hold, release = of_role(written(inputs), Role.CHANGES)
-    connection = _of([hold])
+    connection = _of(EVIDENCE[:5])
+    _keep_within(connection, age_us=0, now_us=NOW_US)
     filler = Filler(connection)
-    filler.begin("cluster", oldest_us=NOW_US)
-    filler.take(EVIDENCE[:30])
-    assert Store(connection).status().counts["evidence"] == 30
+    filler.take([hold])
+    filler.take(EVIDENCE[5:30])
+    assert Store(connection).status().counts["evidence"] == 25
     filler.take([release])
     filler.take(EVIDENCE[30:])
-    assert Store(connection).status().counts["evidence"] == 30
+    assert Store(connection).status().counts["evidence"] == 25
     _keep_within(connection, age_us=0, now_us=NOW_US)
     assert Store(connection).status().counts["evidence"] == 0
 

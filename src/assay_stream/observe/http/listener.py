@@ -24,24 +24,18 @@ from assay_stream.text.urls import is_loopback
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Listener settings of a tap.
+    """Where a process listens.
 
     Args:
         port: 0 for any free one.
-        tls: with a certificate; without it the tap speaks plain HTTP.
+        tls: with a certificate; without it, plain HTTP is spoken.
         hosts: further ``Host`` values to serve. On a loopback address only loopback names are, by default.
-        origins: web origins that may use the tap, besides its own.
-        upstream_tls: trust settings for servers.
-        context_key: key of the hashes that name authorisation contexts; a random one if it is empty.
     """
 
     host: str = "127.0.0.1"
     port: int = 8080
     tls: ssl.SSLContext | None = None
     hosts: frozenset[str] = frozenset()
-    origins: frozenset[str] = frozenset()
-    upstream_tls: ssl.SSLContext | None = None
-    context_key: bytes = b""
 
     @property
     def is_loopback(self) -> bool:

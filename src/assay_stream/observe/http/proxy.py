@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
@@ -198,6 +199,21 @@ async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:
                 response.headers.pop(name, None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TapListener(Listener):
+    """Where a tap listens, and what only a tap needs.
+
+    Args:
+        origins: web origins that may use it, besides its own.
+        upstream_tls: trust settings for servers.
+        context_key: key of the hashes that name authorisation contexts; a random one if it is empty.
+    """
+
+    origins: frozenset[str] = frozenset()
+    upstream_tls: ssl.SSLContext | None = None
+    context_key: bytes = b""
+
+
 @dataclass(eq=False, repr=False)
 class Proxy:
     """Forward requests to servers.
@@ -212,7 +228,7 @@ class Proxy:
     client: Client
     observe: Callable[[Upstream, str, HeaderFields], ExchangeObserver]
     _: KW_ONLY
-    listener: Listener
+    listener: TapListener
     limits: HttpLimits = HTTP_LIMITS
     failures: int = field(default=0, init=False)
 

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.connections import Contexts
-from assay_stream.observe.http.listener import Listener, serve
+from assay_stream.observe.http.listener import serve
 from assay_stream.observe.http.messages import HeaderFields, is_event_stream
-from assay_stream.observe.http.proxy import ExchangeObserver, Proxy
+from assay_stream.observe.http.proxy import ExchangeObserver, Proxy, TapListener
 from assay_stream.observe.http.traffic import READ_FIELDS, Answered, Asked, HttpEvent, Lost, Opened, Passed, Traffic
 from assay_stream.observe.http.upstreams import Client, Upstream, routes
 from assay_stream.observe.observation import Observation
@@ -225,7 +225,7 @@ class Ruled(ExchangeObserver):
 
 async def run_http_tap(
     upstreams: Sequence[Upstream],
-    listener: Listener,
+    listener: TapListener,
     *,
     sink: Sink,
     stop: asyncio.Event,

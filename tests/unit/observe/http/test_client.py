@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 
 from assay_stream.limits import HTTP_LIMITS
-from assay_stream.observe.http.listener import Listener
+from assay_stream.observe.http.proxy import TapListener
 from assay_stream.observe.http.upstreams import Client
 from tests.support.http_tap import http_tap
 from tests.support.https_server import Authority
@@ -28,9 +28,9 @@ async def test_a_server_over_tls_is_observed_if_its_certificate_is_trusted(tmp_p
     authority = Authority(tmp_path)
     trusted = ssl.create_default_context(cafile=authority.file)
     async with raw_server(Answering(a_response(TOOLS)), serving_tls(authority)) as url:
-        async with http_tap(url, Listener(port=0, upstream_tls=trusted)) as tap:
+        async with http_tap(url, TapListener(port=0, upstream_tls=trusted)) as tap:
             status, _, body = await exchange(tap.url, a_post(LIST))
-        async with http_tap(url, Listener(port=0)) as untrusting:
+        async with http_tap(url, TapListener(port=0)) as untrusting:
             refused, _, why = await exchange(untrusting.url, a_post(LIST))
     assert (status, body) == (200, TOOLS)
     assert [each["completeness"] for each in tap.data("list")] == ["complete"]
@@ -42,7 +42,7 @@ async def test_the_tap_serves_https(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     async with (
         raw_server(Answering(a_response(TOOLS))) as url,
-        http_tap(url, Listener(port=0, tls=serving_tls(authority))) as tap,
+        http_tap(url, TapListener(port=0, tls=serving_tls(authority))) as tap,
         asyncio.timeout(20),
     ):
         port = int(tap.url.split("/")[2].rpartition(":")[2])

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from assay_stream.limits import HTTP_LIMITS
 from assay_stream.observe import Vantage
-from assay_stream.observe.http.listener import Listener
+from assay_stream.observe.http.proxy import TapListener
 from assay_stream.observe.http.upstreams import Upstream
 from tests.support.gates import blocking
 from tests.support.http_tap import THE_VANTAGE, http_tap
@@ -238,7 +238,7 @@ async def test_a_smuggled_request_reaches_no_server(fields: list[str]) -> None:
 )
 async def test_a_page_in_a_browser_reaches_no_server(host: str, origin: str | None, expected: int) -> None:
     """DNS rebinding: neither the name nor the page is ours."""
-    listener = Listener(port=0, hosts=frozenset({"tap.internal"}), origins=frozenset({"https://app.example"}))
+    listener = TapListener(port=0, hosts=frozenset({"tap.internal"}), origins=frozenset({"https://app.example"}))
     async with raw_server(Answering(a_response(DONE))) as url, http_tap(url, listener) as tap:
         fields = [] if origin is None else [f"Origin: {origin}"]
         status, _, _ = await exchange(tap.url, a_post(CALL, *fields, host=host))
