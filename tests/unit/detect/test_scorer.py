@@ -14,18 +14,10 @@ from hypothesis import given, strategies as st
 
 from assay_stream.detect import RULES_DIGEST
 from assay_stream.detect.catalog import CATALOG, digest_of, load
-from assay_stream.detect.scorer import _CONCEPTS_OF, Weights, features_of, stem_of
+from assay_stream.detect.scorer import _CONCEPTS_OF, Weights, features_of
 from assay_stream.errors import ConfigurationError
 
 SYMBOLS = st.lists(st.sampled_from([*sorted(_CONCEPTS_OF), "x", "the", "-word"]), max_size=30)
-
-
-@given(st.lists(SYMBOLS, max_size=5), SYMBOLS)
-def test_a_sentence_weighs_what_its_features_do(weighed: list[list[str]], symbols: list[str]) -> None:
-    known = sorted({feature for each in [*weighed, symbols[:12]] for feature in features_of(each)})
-    weights = {feature: 1 << index for index, feature in enumerate(known)}
-    expected = sum(weights.get(feature, 0) for feature in features_of(symbols))
-    assert Weights(weights).sum_of(symbols, [*map(stem_of, symbols)]) == expected
 
 
 @given(SYMBOLS)
