@@ -26,7 +26,7 @@ from assay_stream.detect.match import (
     may_have_account,
     names_in,
 )
-from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, TELLTALES, Page, Visit, decoded_page, pages_of
+from assay_stream.detect.page import RULE_NEEDLES, TELLTALES, Page, Visit, decoded_page, pages_of
 from assay_stream.detect.phrases import AS_IT_STANDS, BACKWARDS, RESPELLINGS, PhraseBook, PhraseFilter
 from assay_stream.detect.scorer import RULE as STEERING_SCORED
 from assay_stream.detect.steering import STEERING_RULES
@@ -140,16 +140,15 @@ class Reader:
             page.outcomes[question] = _Outcome(tuple(matches), units, afterwards)
 
     def _found(self, page: Page) -> Iterator[Match]:
-        page.read(phrase_filter(), self._work)
-        visit = Visit(page)
+        visit = self._read(page)
         is_silent = not (
             self._is_note
-            or page.hints is not NO_HINTS
+            or any(page.hints)
             or not page.is_plain
             or page.asked
             or page.is_read_otherwise
-            or visit.names_tool(self._others, self._work)
-            or visit.steering(self._offered, self._work)
+            or visit.names_tool
+            or visit.steering
         )
         if is_silent:  # Most texts are.
             return
@@ -190,7 +189,7 @@ class Reader:
 
     def _read(self, page: Page) -> Visit:
         page.read(phrase_filter(), self._work)
-        return Visit(page)
+        return Visit(page, self._others, self._offered, self._work)
 
     def _respelt(self, page: Page) -> Iterator[Match]:
         """Yield the matches of a text as ROT13 and backwards."""
@@ -257,23 +256,21 @@ class Reader:
     def _by_words(self, visit: Visit) -> Iterator[Match]:
         """Yield the matches by words of a text as it stands."""
         page = visit.page
-        yield from visit.steering(self._offered, self._work)
-        others = self._others
+        yield from visit.steering
         counted: _Counted = {}
-        is_tool_named = visit.names_tool(others, self._work)
+        is_tool_named = visit.names_tool
         names: Set[str] = frozenset()
         possible: Sequence[int] = ()
         if is_tool_named or self._is_note or page.asked >> AS_IT_STANDS & 1:
             names = _names_on(page, page.hints.rules, is_tool_named=is_tool_named)
             possible = self._possible(page, AS_IT_STANDS, names)
         if possible or self._is_note:
-            yield from self._by_phrases(visit.words(self._work), names, counted, possible or None)
+            yield from self._by_phrases(visit.words, names, counted, possible or None)
         if is_tool_named:
-            words = visit.words(self._work)
-            for span in others.spans(words, self._work):
-                yield from self._once("other_tool_named", words, span, counted)
+            for span in self._others.spans(visit.words, self._work):
+                yield from self._once("other_tool_named", visit.words, span, counted)
         if not page.is_plain and any(mixes_scripts(word) for word in mixed_words(page.seen)):
-            words = visit.words(self._work)
+            words = visit.words
             for index, (start, stop) in enumerate(words.spans):
                 if not words.forms[index].isascii() and mixes_scripts(page.seen[start:stop]):
                     yield from self._once("mixed_script_word", words, (index, index + 1), counted)
