@@ -81,20 +81,47 @@ def member(path: str, name: str) -> str:
     return f"{path}[{json.dumps(name)}]"
 
 
-class Path(str):
-    """One place of a definition; a long path is cut, with a mark that makes it unique."""
+class Path:
+    """One place of a definition: a chain of steps, rendered as text only if there is something to report.
 
-    __slots__ = ()
+    Places share their beginnings: as texts, those that wait in a deep definition would take a kilobyte each.
+    """
+
+    __slots__ = ("_is_name", "_parent", "_step", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._parent: Path | None = None
+        self._step = ""
+        self._is_name = False
+        self._text: str | None = text
 
     def keyword(self, name: str) -> Path:
         """Return the path of a member whose name is known to be plain."""
-        return Path(_cut_path(f"{self}.{name}"))
+        return self._next(f".{name}", is_name=False)
 
     def member(self, name: str) -> Path:
-        return Path(_cut_path(member(self, name)))
+        return self._next(name, is_name=True)
 
     def item(self, index: int) -> Path:
-        return Path(_cut_path(f"{self}[{index}]"))
+        return self._next(f"[{index}]", is_name=False)
+
+    def _next(self, step: str, *, is_name: bool) -> Path:
+        path = Path.__new__(Path)
+        path._parent, path._step, path._is_name, path._text = self, step, is_name, None
+        return path
+
+    def __str__(self) -> str:
+        """Return the text of the path; a long one is cut, with a mark that makes it unique."""
+        chain: list[Path] = []
+        node: Path | None = self
+        while node is not None and node._text is None:
+            chain.append(node)
+            node = node._parent
+        text = "" if node is None or node._text is None else node._text
+        for node in reversed(chain):
+            text = _cut_path(member(text, node._step) if node._is_name else text + node._step)
+            node._text = text
+        return text
 
 
 def _cut_path(text: str) -> str:
