@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 
 from assay_stream.detect.scorer import LENGTH_SYMBOLS_ADDED, PASSAGE_SENTENCES_MAX, features_of
 from assay_stream.detect.steering import offered_by
-from assay_stream.detect.surfaces import Texts
+from assay_stream.detect.surfaces import texts_of
 from assay_stream.detect.symbols import sentences_of
 from assay_stream.detect.tool_names import OtherTools, ToolNames
 from assay_stream.text.words import as_read
@@ -138,7 +138,7 @@ def new_texts(before: Tool | None, after: Tool, listed: Sequence[Tool]) -> tuple
 
 
 def _sentences(tool: Tool, names: ToolNames, work: Work) -> list[Sentences]:
-    texts = list(Texts(tool, work))
+    texts = texts_of(tool, work)
     offered = offered_by(OtherTools(names, tool["name"]), texts)
     return [tuple(each.symbols for each in sentences_of(as_read(text.value), offered)) for text in texts]
 

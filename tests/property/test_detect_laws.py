@@ -9,10 +9,9 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from assay_stream.detect import RULES, DetectionRule, decoders
-from assay_stream.detect.decoders import Joined, backwards, lowered, rot13
+from assay_stream.detect.decoders import backwards, lowered, rot13
 from assay_stream.detect.phrases import AS_IT_STANDS, BACKWARDS, ROT13, Found, PhraseBook, PhraseFilter, vocabulary_of
 from assay_stream.detect.reader import phrase_filter
-from assay_stream.detect.surfaces import Texts
 from assay_stream.text.words import Words, as_read, forms_of, plain_forms
 from assay_stream.work import UNLIMITED, Work
 from tests.support.counting import counted_calls, passes
@@ -229,8 +228,7 @@ def test_forms_are_those_of_words(text: str) -> None:
 @given(st.lists(ENCODED, max_size=60).map("".join))
 def test_a_closed_gate_hides_no_view(text: str) -> None:
     work = Work(UNLIMITED)
-    gates = {way for way, places in decoders.gates_of(Joined(["x", text])).items() if 1 in places}
-    opened = list(decoders.hidden_views(text, work, gates=gates))
+    opened = list(decoders.hidden_views(text, work, gates=decoders.gates_of(text)))
     assert opened == list(decoders.hidden_views(text, work))
 
 
@@ -250,19 +248,3 @@ PLAIN_JSON = st.recursive(
     max_leaves=12,
 )
 DEFINITIONS = st.dictionaries(st.sampled_from(["name", "description", "inputSchema", "properties", "x-b"]), PLAIN_JSON)
-
-
-@given(DEFINITIONS, DEFINITIONS, st.data())
-def test_fields_that_stayed_are_listed_as_if_they_were_new(
-    before: dict[str, object], after: dict[str, object], data: st.DataObject
-) -> None:
-    """What an older definition had as well is not listed again, and changes neither the texts nor their cost."""
-    kept = data.draw(st.sets(st.sampled_from(sorted(before) or [""])))
-    after = after | {name: before[name] for name in kept if name in before}
-    works = [Work(UNLIMITED) for _ in range(3)]
-    older, alone = Texts(before, works[0]), Texts(after, works[1])
-    beside = Texts(after, works[2], older)
-    known = {(text.role, text.value) for text in older}
-    assert list(beside) == list(alone)
-    assert beside.new(known) == [text for text in alone if (text.role, text.value) not in known]
-    assert works[2].spent == works[1].spent == beside.units

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS
 from assay_stream.alerts.rules import default_level
 from assay_stream.alerts.view import AlertView, Life
-from assay_stream.detect import CUT_SHORT, LEVELS, RULES, Indicator, KnownTexts, detect_indicators
+from assay_stream.detect import CUT_SHORT, LEVELS, RULES, Indicator, detect_indicators
 from assay_stream.drift import CODES, Change, compare_definitions
 from assay_stream.drift.change import Path
 from assay_stream.drift.definition import DefinitionDiff, Words, definition_diff
@@ -438,9 +438,8 @@ def _searched(
     if after is None or is_lacking or not view.fact("mcp_indicators"):
         return [], []
     try:
-        texts = KnownTexts()
-        new = detect_indicators(before, after, texts=texts, work=work)
-        return new, [] if before is None else detect_indicators(None, after, texts=texts, work=work)
+        new = detect_indicators(before, after, work=work)
+        return new, [] if before is None else detect_indicators(None, after, work=work)
     except WorkExhaustedError:
         return [CUT_SHORT], []
 

@@ -11,7 +11,6 @@ Every function here that takes ``work`` spends units of it, and raises ``WorkExh
 from assay_stream.detect.catalog import LEVELS, RULES, RULES_DIGEST, DetectionRule
 from assay_stream.detect.indicators import CUT_SHORT, Indicator, detect_indicators, level_beside, rules_shown
 from assay_stream.detect.siblings import Siblings, claims_of
-from assay_stream.detect.surfaces import KnownTexts
 from assay_stream.detect.tool_names import NO_TOOLS, ToolNames
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "RULES_DIGEST",
     "DetectionRule",
     "Indicator",
-    "KnownTexts",
     "Siblings",
     "ToolNames",
     "claims_of",

@@ -14,10 +14,9 @@ import binascii
 import html
 import re
 import zlib
-from bisect import bisect_right
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from itertools import accumulate, chain
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from itertools import chain
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -26,27 +25,12 @@ from ahocorasick_rs import AhoCorasick
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import Work
 
-_SEPARATOR = "\x00"
 # Letters that a case-insensitive pattern takes for another one, though its lowercase is not that one.
 _OTHER_CASES = dict(zip("İıᲀᲁᲂᲃᲄᲅᲆᲇᲈ", "iiвдосттъѣꙋ", strict=True))
 UNITS_PER_HIT: Final = 3
 """Units of work per needle found."""
 CHARS_PER_UNIT: Final = 5
 """Characters scanned per unit of work, in one pass over texts."""
-
-
-class Joined:
-    """Texts searched in one pass; none may contain U+0000 if a pattern that matches it is searched."""
-
-    __slots__ = ("starts", "text")
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self.text = _SEPARATOR.join(texts)
-        self.starts = list(accumulate((len(text) + 1 for text in texts[:-1]), initial=0))
-
-    def index_at(self, place: int) -> int:
-        """Return the index of the text that contains an offset."""
-        return bisect_right(self.starts, place) - 1
 
 
 class Needles:
@@ -57,25 +41,20 @@ class Needles:
         for rule, listed in needles.items():
             for needle in listed:
                 rules.setdefault(needle, []).append(rule)
-        self._rules = list(rules.values())
+        self._rules = [frozenset(listed) for listed in rules.values()]
         self._automaton = AhoCorasick(list(rules))
 
     def rules_of(self, lowered: str, work: Work) -> Set[str]:
         """Return the rules that have a needle in a text."""
         work.spend(len(lowered) // CHARS_PER_UNIT)
-        rules, hits = self.found_in(Joined([lowered]))
-        work.spend(UNITS_PER_HIT * hits[0])
-        return rules.get(0, frozenset())
+        rules, hits = self.found_in(lowered)
+        work.spend(UNITS_PER_HIT * hits)
+        return rules
 
-    def found_in(self, lowered: Joined) -> tuple[dict[int, set[str]], Counter[int]]:
-        """Return the rules that have a needle in a text, and its number of needles, by the index of the text."""
-        found: dict[int, set[str]] = {}
-        hits: Counter[int] = Counter()
-        for needle, start, _ in self._automaton.find_matches_as_indexes(lowered.text, overlapping=True):
-            index = lowered.index_at(start)
-            hits[index] += 1
-            found.setdefault(index, set()).update(self._rules[needle])
-        return found, hits
+    def found_in(self, lowered: str) -> tuple[Set[str], int]:
+        """Return the rules that have a needle in a text, and its number of needles."""
+        hits = self._automaton.find_matches_as_indexes(lowered, overlapping=True)
+        return frozenset().union(*(self._rules[needle] for needle, *_ in hits)), len(hits)
 
 
 def lowered(seen: str) -> str:
@@ -86,19 +65,6 @@ def lowered(seen: str) -> str:
         if other in seen:
             seen = seen.replace(other, letter)
     return seen.lower()
-
-
-def gated(gate: re.Pattern[str], texts: Joined) -> set[int]:
-    """Return the indexes of the texts in which a pattern matches. The pattern must not match U+0000."""
-    found = set()
-    match = gate.search(texts.text)
-    while match is not None:
-        index = texts.index_at(match.start())
-        found.add(index)
-        if index + 1 == len(texts.starts):
-            break
-        match = gate.search(texts.text, texts.starts[index + 1])
-    return found
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -187,9 +153,9 @@ class View(NamedTuple):
     is_said: bool = True
 
 
-def gates_of(texts: Joined) -> dict[str, set[int]]:
-    """Return the indexes of the texts that each expensive decoding may apply to."""
-    return {way: gated(gate, texts) for way, gate in GATES.items()}
+def gates_of(text: str) -> Set[str]:
+    """Return the expensive decodings that may apply to a text."""
+    return frozenset(way for way, gate in GATES.items() if gate.search(text))
 
 
 def hidden_views(
@@ -215,8 +181,7 @@ def hidden_views(
             inner = View(how, view.text, outer.is_blob or view.is_blob)
             if view.is_said:
                 yield inner
-            opened = [way for way, gate in GATES.items() if gate.search(view.text)]
-            pending.append((inner, depth + 1, opened, True))
+            pending.append((inner, depth + 1, gates_of(view.text), True))
 
 
 def rot13(seen: str) -> str:

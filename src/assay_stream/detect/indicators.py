@@ -37,10 +37,10 @@ from assay_stream.detect.catalog import CATALOG, LEVELS, RULES
 from assay_stream.detect.languages import new_languages
 from assay_stream.detect.match import LEVEL_LOW, Match, owner_of
 from assay_stream.detect.page import shown
-from assay_stream.detect.reader import UNITS_PER_INDICATOR, all_matches
+from assay_stream.detect.reader import all_matches
 from assay_stream.detect.scorer import RULE as STEERING_SCORED
 from assay_stream.detect.steering import offered_by
-from assay_stream.detect.surfaces import KnownTexts, Place, Text, Texts, name_words, path_of, required_of
+from assay_stream.detect.surfaces import Place, Text, name_words, path_of, required_of, texts_of
 from assay_stream.detect.tool_names import NO_TOOLS, OtherTools, ToolNames
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.text.words import Words
@@ -185,6 +185,8 @@ def _text(value: Any) -> str:
 _EXCERPT_CHARS = 80
 _CONTEXT_CHARS = 24
 _WORDS_ADDED_MAX = 2
+_UNITS_PER_INDICATOR = 150
+"""The path and the excerpt of a match that is reported."""
 _UNITS_PER_MATCH = 10
 _UNITS_PER_CHAR = 3
 _LEVEL_MAX = 5
@@ -229,12 +231,7 @@ CUT_SHORT: Final = Indicator("text_oversized", LEVELS["text_oversized"], "$", ""
 
 
 def detect_indicators(
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any],
-    *,
-    tool_names: ToolNames = NO_TOOLS,
-    texts: KnownTexts | None = None,
-    work: Work,
+    before: Mapping[str, Any] | None, after: Mapping[str, Any], *, tool_names: ToolNames = NO_TOOLS, work: Work
 ) -> list[Indicator]:
     """Return the indicators of a definition's new text, most severe first, one for each rule and path.
 
@@ -245,7 +242,6 @@ def detect_indicators(
         before: the older definition, ``None`` where there was none: then every text is new.
         after: the newer definition: a tool, a prompt, a resource template, or ``{"instructions": text}``.
         tool_names: names of the other tools that the agent may call, with or without the definition's own.
-        texts: of definitions that are searched twice.
         work: the budget of the record that brought the definition.
     """
     share = work.part(DEFAULT_LIMITS.definition_work_units_max)
@@ -254,8 +250,7 @@ def detect_indicators(
     is_cut_short = False
     try:
         structure = structural_matches(before, after, share)
-        known = KnownTexts() if texts is None else texts
-        _search(before, after, OtherTools(tool_names, after.get("name")), known, share, matches)
+        _search(before, after, OtherTools(tool_names, after.get("name")), share, matches)
     except WorkExhaustedError:
         if work.left < DEFAULT_LIMITS.definition_work_units_max:
             # The share was all that is left of the record's budget.
@@ -368,27 +363,24 @@ def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]
 
 
 def _search(
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any],
-    others: OtherTools,
-    known: KnownTexts,
-    work: Work,
-    found: list[Match],
+    before: Mapping[str, Any] | None, after: Mapping[str, Any], others: OtherTools, work: Work, found: list[Match]
 ) -> None:
     """Add the matches in new text to ``found``. If the budget runs out, it may still hold matches in old text."""
-    older = Texts(before, work) if before is not None else None
-    old_texts = list(older or ())
-    required = required_of(after) if before is not None else None
-    texts = known.of(after, work, older)
-    new_texts = texts.new({(text.role, text.value) for text in old_texts}) if older is not None else list(texts)
+    old_texts = [] if before is None else texts_of(before, work)
+    required = None if before is None else required_of(after)
+    spent = work.spent
+    texts = texts_of(after, work)
+    units = work.spent - spent
+    known = {(text.role, text.value) for text in old_texts}
+    new_texts = [text for text in texts if (text.role, text.value) not in known]
     for match in all_matches(new_texts, others, offered_by(others, texts), required, work):
         # Each of those that are reported takes a path and an excerpt.
-        work.spend(UNITS_PER_INDICATOR if len(found) < DEFAULT_LIMITS.indicators_max else _UNITS_PER_MATCH)
+        work.spend(_UNITS_PER_INDICATOR if len(found) < DEFAULT_LIMITS.indicators_max else _UNITS_PER_MATCH)
         found.append(match)
     if found and old_texts:
         found[:] = list(_new_ones(found, old_texts, others, work))
     if new_texts and old_texts:
-        work.spend(texts.units)
+        work.spend(units)
     for match in new_languages(old_texts, texts, new_texts, work):
         found.append(match)  # noqa: PERF402 - what was found before the budget runs out stays
 

@@ -23,7 +23,7 @@ from typing import Final
 from assay_stream.detect.catalog import CATALOG, LEVELS
 from assay_stream.detect.match import Match
 from assay_stream.detect.page import shown
-from assay_stream.detect.surfaces import Place, Text, TextRole, Texts
+from assay_stream.detect.surfaces import Place, Text, TextRole
 from assay_stream.work import Work
 
 _RULE: Final = "language_introduced"
@@ -76,7 +76,9 @@ class _Use:
         return is_several or self.longest >= _UNSPACED_LETTERS_MIN
 
 
-def new_languages(old_texts: Sequence[Text], texts: Texts, new_texts: Iterable[Text], work: Work) -> Iterator[Match]:
+def new_languages(
+    old_texts: Sequence[Text], texts: Sequence[Text], new_texts: Iterable[Text], work: Work
+) -> Iterator[Match]:
     """Yield the first words of each script, and the first sentence of a language, that is new to a definition.
 
     Args:
@@ -105,7 +107,7 @@ def new_languages(old_texts: Sequence[Text], texts: Texts, new_texts: Iterable[T
                 yield Match(_RULE, LEVELS[_RULE], seen, start, end, (), place)
 
 
-def _on_first_sight(suspects: Sequence[Text], texts: Texts, work: Work) -> Iterator[Match]:
+def _on_first_sight(suspects: Sequence[Text], texts: Sequence[Text], work: Work) -> Iterator[Match]:
     """Yield the few foreign sentences of texts that are English but for them."""
     found = {text: spans for text in suspects if (spans := _foreign_sentences(text.value, work))}
     foreign = sum(map(len, found.values()))

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from functools import cached_property
 from threading import RLock
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from assay_stream.detect.catalog import RULES
-from assay_stream.detect.decoders import (
-    CHARS_PER_UNIT,
-    GATES,
-    UNITS_PER_HIT,
-    Joined,
-    Needles,
-    backwards,
-    gated,
-    gates_of,
-    lowered,
-    rot13,
-)
+from assay_stream.detect.decoders import CHARS_PER_UNIT, GATES, UNITS_PER_HIT, Needles, gates_of, lowered
 from assay_stream.detect.match import Match, has_address, may_have_account
 from assay_stream.detect.phrases import RESPELLINGS, PhraseFilter, Readings, Vocabulary, units_to_read, vocabulary_of
 from assay_stream.detect.steering import steering_in
-from assay_stream.detect.symbols import Name, OfferedNames, names_of
+from assay_stream.detect.symbols import OfferedNames
 from assay_stream.detect.tool_names import OtherTools
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.text.words import Words, as_read, forms_of, plain_forms, units_to_normalize
@@ -42,13 +31,11 @@ _UNSEEN = re.compile(
     "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e01ef]"
 )
 _WIDE = re.compile("[ \t\u00a0\u2000-\u200a\u3000]{80}")
-_BLANKS = " " * 80
 _EMPTY_LINES = re.compile("\n[ \t]{0,40}\r?\n[ \t]{0,40}\r?\n")
 _SHORT_CHARS_MAX = 64
 """Texts up to this length recur in many definitions: a type, a name, a few words about a parameter."""
 _CHARS_PER_UNIT = 3
 _UNITS_PER_WORD_OF_TEXT = 6
-_NAMES_ASKED_MAX = 8
 
 # Signs that have no letters in them and no other form: words around them are read as in ASCII text.
 _NOT_PLAIN = re.compile("[^\\n\\r\\t -~–—‘’“”•→←]")
@@ -69,10 +56,6 @@ class PageHints(NamedTuple):
     views: Set[str] = frozenset()
 
 
-NO_HINTS: Final = PageHints()
-"""Hints of a text in which nothing but words can be found."""
-
-
 class Page:
     """One wording of a text, independent of the definition.
 
@@ -90,9 +73,6 @@ class Page:
         self.seen = seen
         self.is_dressed = is_dressed
         self.units = units
-        self.hints = NO_HINTS
-        self.hits = 0
-        """Number of needles of rules in it."""
         self.is_plain = (seen.isascii() and seen.isprintable()) or _NOT_PLAIN.search(seen) is None
         """Whether its words are ASCII, so that they can be respelt one by one."""
         small = lowered(seen)
@@ -103,14 +83,25 @@ class Page:
         """What its words contribute to phrases, once they were read."""
         self.asked = 0
         """The ways of reading it, as bits, in which one of its words leads to a phrase."""
-        self.outcomes: dict[Hashable, Any] = {}
-        """Results of searching it; maintained by the search."""
-        self._question: tuple[object, Sequence[Name] | None] = (None, None)
 
     @property
     def lowered(self) -> str:
         """The text in the form searched for needles."""
         return lowered(self.seen)
+
+    @cached_property
+    def needles(self) -> tuple[Set[str], int]:
+        """The rules that have a needle in it, and its number of needles."""
+        return RULE_NEEDLES.found_in(self.lowered)
+
+    @cached_property
+    def hints(self) -> PageHints:
+        return PageHints(
+            rules=self.needles[0],
+            is_unseen=self.is_dressed and (_NULL in self.raw or _UNSEEN.search(self.raw) is not None),
+            is_wide=_WIDE.search(self.raw) is not None or _EMPTY_LINES.search(self.raw) is not None,
+            views=gates_of(self.raw),
+        )
 
     @cached_property
     def has_account(self) -> bool:
@@ -138,33 +129,12 @@ class Page:
         )
 
     @cached_property
-    def names(self) -> Sequence[Name]:
-        """The names whose kind depends on what is offered."""
-        return names_of(self.seen)
-
-    def names_asked(self, others: OtherTools) -> Sequence[Name] | None:
-        """Return the names that its matches in any definition depend on; ``None`` where some tool may be named."""
-        identity, names = self._question
-        if identity is not others.identity:
-            is_few = self.is_plain and not self.is_read_otherwise and len(self.names) <= _NAMES_ASKED_MAX
-            names = None if not is_few or others.have_beginning(self.words_any_way) else self.names
-            self._question = others.identity, names
-        return names
-
-    @cached_property
     def words(self) -> Words:
         return Words(self.seen)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
         return vocabulary_of(self.forms)
-
-    @cached_property
-    def words_any_way(self) -> Set[str]:
-        """Its words as they stand, backwards and as ROT13."""
-        words = self.vocabulary.words
-        joined = " ".join(words)
-        return words.union(backwards(joined).split(), rot13(joined).split())
 
     def read(self, phrases: PhraseFilter, work: Work) -> None:
         """Look up what its words contribute to phrases. The work is spent each time."""
@@ -180,33 +150,26 @@ class Page:
 class Visit:
     """A page as read for one definition. What it is asked is paid for once."""
 
-    __slots__ = ("_is_named", "_steering", "_words", "page")
-
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, others: OtherTools, offered: OfferedNames, work: Work) -> None:
         self.page = page
-        self._is_named: bool | None = None
-        self._steering: tuple[Match, ...] | None = None
-        self._words: Words | None = None
+        self._others, self._offered, self._work = others, offered, work
 
-    def names_tool(self, others: OtherTools, work: Work) -> bool:
-        """Return True if it has the words of some tool's name."""
-        if self._is_named is None:
-            self._is_named = others.have_beginning(self.page.vocabulary.words) and others.is_named(
-                self.page.forms, work
-            )
-        return self._is_named
+    @cached_property
+    def names_tool(self) -> bool:
+        """Whether it has the words of some tool's name."""
+        page = self.page
+        return self._others.have_beginning(page.vocabulary.words) and self._others.is_named(page.forms, self._work)
 
-    def words(self, work: Work) -> Words:
-        """Return its words with their places."""
-        if self._words is None:
-            work.spend(_UNITS_PER_WORD_OF_TEXT * len(self.page.forms) + len(self.page.seen) // _CHARS_PER_UNIT)
-            self._words = self.page.words
-        return self._words
+    @cached_property
+    def words(self) -> Words:
+        """Its words with their places."""
+        page = self.page
+        self._work.spend(_UNITS_PER_WORD_OF_TEXT * len(page.forms) + len(page.seen) // _CHARS_PER_UNIT)
+        return page.words
 
-    def steering(self, offered: OfferedNames, work: Work) -> tuple[Match, ...]:
-        if self._steering is None:
-            self._steering = tuple(steering_in(self.page.seen, offered, work))
-        return self._steering
+    @cached_property
+    def steering(self) -> tuple[Match, ...]:
+        return tuple(steering_in(self.page.seen, self._offered, self._work))
 
 
 class _Kept:
@@ -266,41 +229,31 @@ def pages_of(texts: Iterable[str], work: Work) -> dict[str, Page]:
     chars = sum(map(len, found))
     work.spend(_UNITS_PER_PAGE * len(found) + _UNITS_PER_PAGE_CHAR * chars)
     work.spend((chars + len(found) - 1) // CHARS_PER_UNIT)
-    new = [raw for raw, page in found.items() if page is None]
-    made: list[Page] = []
-    if new:
-        joined = Joined(new)
-        dressed = gated(_DRESSED, joined) | _with_null(joined, new)
-        made = [
-            _dressed_page(raw, work)
-            if index in dressed
-            else Page(raw, raw, is_dressed=False, units=units_to_normalize(raw))
-            for index, raw in enumerate(new)
-        ]
     work.spend(sum([page.units for page in found.values() if page is not None and page.is_dressed]))
-    for page in made:
-        found[page.raw] = page
-    pages = {raw: page for raw, page in found.items() if page is not None}
-    _give_hints(made, pages.values(), work, is_dressed=any(page.is_dressed for page in pages.values()))
+    pages = {raw: _new_page(raw, work) if page is None else page for raw, page in found.items()}
+    _spend_on_hints(pages.values(), work, is_dressed=any(page.is_dressed for page in pages.values()))
     return pages
 
 
 def decoded_page(text: str, work: Work) -> Page:
-    page = _cache_of(text).get(text)
-    if page is not None:
+    kept = _cache_of(text).get(text)
+    page = _new_page(text, work) if kept is None else kept
+    if kept is not None or not page.is_dressed:
         work.spend(page.units)
-        _give_hints([], [page], work, is_dressed=True)
-        return page
-    is_dressed = _DRESSED.search(text) is not None or _NULL in text
-    page = _dressed_page(text, work, is_dressed=is_dressed)
-    _give_hints([page], [page], work, is_dressed=True)
+    _spend_on_hints([page], work, is_dressed=True)
     return page
 
 
-def _dressed_page(raw: str, work: Work, *, is_dressed: bool = True) -> Page:
-    before = work.spent
-    seen = shown(raw, work)
-    return Page(raw, seen, is_dressed=is_dressed, units=work.spent - before)
+def _new_page(raw: str, work: Work) -> Page:
+    """Return the page of a text, and keep it. Where the text is dressed, to undress it is paid for."""
+    if _DRESSED.search(raw) is None and _NULL not in raw:
+        page = Page(raw, raw, is_dressed=False, units=units_to_normalize(raw))
+    else:
+        before = work.spent
+        seen = shown(raw, work)
+        page = Page(raw, seen, is_dressed=True, units=work.spent - before)
+    _cache_of(raw).put(page)
+    return page
 
 
 def shown(raw: str, work: Work) -> str:
@@ -312,50 +265,14 @@ def shown(raw: str, work: Work) -> str:
     return seen
 
 
-def _give_hints(new: Sequence[Page], pages: Collection[Page], work: Work, *, is_dressed: bool) -> None:
-    """Determine what may occur in new pages, in a few passes over all of them. The work is spent for all.
+def _spend_on_hints(pages: Collection[Page], work: Work, *, is_dressed: bool) -> None:
+    """Spend the work for the hints of pages, in a few passes over all of them.
 
     Args:
-        new: pages that have no hints yet.
-        pages: these, and those that had been read before.
-        is_dressed: whether to look for characters that a reader does not see.
+        is_dressed: whether characters are looked for that a reader does not see.
     """
     between = len(pages) - 1
     work.spend((sum([page.lowered_chars for page in pages]) + between) // CHARS_PER_UNIT)
     passes = len(GATES) + 3 if is_dressed else len(GATES) + 2
     work.spend(passes * ((sum([len(page.raw) for page in pages]) + between) // CHARS_PER_UNIT))
-    if new:
-        raws = Joined([page.raw for page in new])
-        rules, hits = RULE_NEEDLES.found_in(Joined([page.lowered for page in new]))
-        unseen: set[int] = set()
-        if is_dressed:
-            unseen = gated(_UNSEEN, raws) | _with_null(raws, [page.raw for page in new])
-        wide = _wide(raws) | gated(_EMPTY_LINES, raws)
-        views: dict[int, set[str]] = {}
-        for view, indexes in gates_of(raws).items():
-            for index in indexes:
-                views.setdefault(index, set()).add(view)
-        for index in rules.keys() | unseen | wide | views.keys():
-            new[index].hints = PageHints(
-                rules=rules.get(index, frozenset()),
-                is_unseen=index in unseen,
-                is_wide=index in wide,
-                views=views.get(index, frozenset()),
-            )
-        for index, count in hits.items():
-            new[index].hits = count
-        for page in new:
-            _cache_of(page.raw).put(page)
-    work.spend(UNITS_PER_HIT * sum([page.hits for page in pages]))
-
-
-def _with_null(joined: Joined, raws: Sequence[str]) -> set[int]:
-    if joined.text.count(_NULL) < len(raws):
-        return set()
-    return {index for index, raw in enumerate(raws) if _NULL in raw}
-
-
-def _wide(raws: Joined) -> set[int]:
-    """Return the indexes of the texts with a long run of white space."""
-    text = raws.text
-    return set() if text.isascii() and "\t" not in text and _BLANKS not in text else gated(_WIDE, raws)
+    work.spend(UNITS_PER_HIT * sum([page.needles[1] for page in pages]))

@@ -21,7 +21,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -91,7 +91,7 @@ class PhraseBook:
         self.stems = frozenset(atom[:-1] for atom in atoms if atom.endswith("*"))
         """Prefixes of words written with a ``*`` in a phrase."""
         self._short = frozenset(stem for stem in self.stems if len(stem) == 1)
-        self._known: dict[str, Set[str]] = {}
+        self._known = lru_cache(_CACHED_WORDS_MAX)(self._atoms)
         self._long: dict[str, tuple[str, ...]] = {}
         for stem in sorted(self.stems - self._short):
             if len(stem) <= _STEM_CHARS_MAX:
@@ -122,14 +122,7 @@ class PhraseBook:
 
     def atoms(self, form: str) -> Set[str]:
         """Return the forms of a plain word in phrases: the word, and each prefix of it with a ``*``."""
-        atoms = self._known.get(form)
-        if atoms is None:
-            atoms = self._atoms(form)
-            if len(form) <= _CACHED_CHARS_MAX:
-                if len(self._known) >= _CACHED_WORDS_MAX:
-                    self._known.clear()
-                self._known[form] = atoms
-        return atoms
+        return self._known(form) if len(form) <= _CACHED_CHARS_MAX else self._atoms(form)
 
     def _atoms(self, form: str) -> Set[str]:
         atoms = set()
@@ -360,7 +353,7 @@ class PhraseFilter:
         words = {word for word in book.words if word.isascii()}
         stems = {stem for stem in book.stems if stem.isascii()}
         self._words = words | {rot13(word) for word in words} | {word[::-1] for word in words}
-        self._known: dict[str, Readings | None] = {}
+        self._known = lru_cache(_CACHED_WORDS_MAX)(self._read_in_some_ways)
         self._heads = _grouped((stem[:_HEAD_CHARS], stem) for stem in stems)
         self._rot13_heads = _grouped((rot13(stem)[:_HEAD_CHARS], rot13(stem)) for stem in stems)
         self._tails = _grouped((stem[::-1][-_HEAD_CHARS:], stem[::-1]) for stem in stems)
@@ -417,13 +410,7 @@ class PhraseFilter:
 
     def read(self, word: str) -> Readings | None:
         """Return what a word contributes to phrases in each of its readings, ``None`` for nothing."""
-        if len(word) > _CACHED_CHARS_MAX:
-            return self._read_in_some_ways(word)
-        if word not in self._known:
-            if len(self._known) >= _CACHED_WORDS_MAX:
-                self._known.clear()
-            self._known[word] = self._read_in_some_ways(word)
-        return self._known[word]
+        return self._known(word) if len(word) <= _CACHED_CHARS_MAX else self._read_in_some_ways(word)
 
     def readings_of(self, vocabulary: Vocabulary) -> dict[str, Readings]:
         """Return the readings of the words that have any."""

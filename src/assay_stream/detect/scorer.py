@@ -15,7 +15,7 @@ which features that say nothing add up as noise does, gains nothing by its lengt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources.abc import Traversable
@@ -67,59 +67,43 @@ _PAIRS: Final = {(one, other): f"@{one}@{other}" for one, other in combinations(
 
 
 class Weights:
-    """The weights of features, of ``features_of``, summed for a sentence without materializing its features."""
+    """The weights of features, of ``features_of``, summed over sentences and parts of them."""
 
     def __init__(self, weights: Mapping[str, int]) -> None:
-        self.words: Final = {feature: weight for feature, weight in weights.items() if " " not in feature}
-        """Weights of words, and of features of concepts."""
-        self.pairs: Final = {
-            (one, other): weight
-            for feature, weight in weights.items()
-            for one, blank, other in [feature.partition(" ")]
-            if blank
-        }
-        """Weights of two words in a row."""
-        self._of_concepts = lru_cache(_CACHED_CONCEPTS_MAX)(self._sum_of_concepts)
-        self._in_order = lru_cache(_CACHED_CONCEPTS_MAX)(self._weighed_in_order)
+        self._weights = weights
 
-    def sum_of(self, symbols: Sequence[str], stems: Sequence[str]) -> int:
-        """Return the sum of the weights of the features of a sentence, given as ``Sentence.symbols``, and its stems."""
-        total = sum(map(self.words.__getitem__, self.words.keys() & {*symbols, *stems}))
-        total += sum(map(self.pairs.__getitem__, self.pairs.keys() & {*pairwise(symbols), *pairwise(stems)}))
-        stated = list(filter(None, map(_CONCEPTS_OF.get, symbols)))
-        if stated:
-            total += self._of_concepts(frozenset(chain.from_iterable(stated)))
-            total += sum(dict(chain.from_iterable(self._in_order(*pair) for pair in set(pairwise(stated)))).values())
-        return total
+    def sum_of(self, symbols: Sequence[str]) -> int:
+        """Return the sum of the weights of the features of a sentence, given as ``Sentence.symbols``."""
+        return sum(map(self._weights.__getitem__, self._weights.keys() & features_of(symbols)))
 
-    def _weighed(self, symbols: Sequence[str], stems: Sequence[str]) -> tuple[list[int], list[int]]:
+    def _weighed(self, symbols: Sequence[str]) -> tuple[list[int], list[int]]:
         """Return the weight of each word of a sentence, and of each two in a row, without those of concepts."""
-        word, pair = self.words.get, self.pairs.get
-        words = [
-            word(symbol, 0) if stem == symbol else word(symbol, 0) + word(stem, 0)
-            for symbol, stem in zip(symbols, stems, strict=True)
+        stems = list(map(stem_of, symbols))
+        pairs = self._of_both(map(" ".join, pairwise(symbols)), map(" ".join, pairwise(stems)))
+        return self._of_both(symbols, stems), pairs
+
+    def _of_both(self, features: Iterable[str], of_stems: Iterable[str]) -> list[int]:
+        """Return the weight of each feature and of the same of stems together; one that both have counts once."""
+        weight = self._weights.get
+        return [
+            weight(one, 0) + (0 if one == other else weight(other, 0))
+            for one, other in zip(features, of_stems, strict=True)
         ]
-        pairs = [
-            pair(both, 0) if both == of_stems else pair(both, 0) + pair(of_stems, 0)
-            for both, of_stems in zip(pairwise(symbols), pairwise(stems), strict=True)
-        ]
-        return words, pairs
 
     def score(self, symbols: Sequence[str]) -> tuple[int, int]:
         """Return the sum and the length of a sentence, or of its best part: harmless words take little away from it."""
-        stems = list(map(stem_of, symbols))
-        whole = self.sum_of(symbols, stems), len(symbols)
+        whole = self.sum_of(symbols), len(symbols)
         if len(symbols) < _PADDED_SYMBOLS_MIN:
             return whole
-        first, end = self._best_part(symbols, stems)
+        first, end = self._best_part(symbols)
         if end - first == len(symbols):
             return whole
-        part = self.sum_of(symbols[first:end], stems[first:end]) - _PART_MARGIN, end - first
+        part = self.sum_of(symbols[first:end]) - _PART_MARGIN, end - first
         return max(whole, part, key=lambda each: _over_root(*each))
 
-    def _best_part(self, symbols: Sequence[str], stems: Sequence[str]) -> tuple[int, int]:
+    def _best_part(self, symbols: Sequence[str]) -> tuple[int, int]:
         """Return the start and end of the consecutive symbols whose words and pairs of words weigh most together."""
-        words, pairs = self._weighed(symbols, stems)
+        words, pairs = self._weighed(symbols)
         best = total = first = 0
         part = (0, len(symbols))
         for at, weight in enumerate(words):
@@ -133,16 +117,10 @@ class Weights:
 
     def heaviest(self, symbols: Sequence[str]) -> tuple[int, int]:
         """Return the place of the heaviest pair of words: it explains a score best."""
-        words, pairs = self._weighed(symbols, list(map(stem_of, symbols)))
+        words, pairs = self._weighed(symbols)
         weights = [pair + one + other for pair, one, other in zip(pairs, words, words[1:], strict=False)]
         at = max(range(len(weights)), key=weights.__getitem__, default=0)
         return at, min(at + 2, len(symbols))
-
-    def _sum_of_concepts(self, concepts: frozenset[str]) -> int:
-        return sum(self.words.get(feature, 0) for feature in _concept_features(concepts))
-
-    def _weighed_in_order(self, one: tuple[str, ...], other: tuple[str, ...]) -> list[tuple[str, int]]:
-        return [(each, self.words[each]) for each in _in_order(one, other) if each in self.words]
 
 
 def features_of(symbols: Sequence[str]) -> set[str]:
@@ -172,12 +150,13 @@ def _stem_of(word: str) -> str:
     return word
 
 
-def _concept_features(concepts: frozenset[str]) -> Iterator[str]:
+@lru_cache(_CACHED_CONCEPTS_MAX)
+def _concept_features(concepts: frozenset[str]) -> tuple[str, ...]:
     found = sorted(concepts)
-    yield from (f"@{concept}" for concept in found)
-    yield from map(_PAIRS.__getitem__, combinations(found, 2))
+    return (*(f"@{concept}" for concept in found), *map(_PAIRS.__getitem__, combinations(found, 2)))
 
 
+@lru_cache(_CACHED_CONCEPTS_MAX)
 def _in_order(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f">{first}>{second}" for first in one for second in other)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -112,65 +111,14 @@ class Text(msgspec.Struct, frozen=True, gc=False):
         return holder[1] not in _OUTPUTS
 
 
-class Texts:
-    """The texts of a tool, a prompt or a resource template, by key and place, whatever the order of its keys.
-
-    Args:
-        older: the texts of the older definition. A field that it had as well is not listed again, for the same units.
-    """
-
-    def __init__(self, definition: Mapping[str, Any], work: Work, older: Texts | None = None) -> None:
-        self._definition = definition
-        spent = work.spent
-        work.spend(_UNITS_PER_MEMBER * len(definition))
-        names = sorted(definition)
-        self._names = [Text(TextRole.NAME, (None, name), name) for name in names if name not in _OWN_KEYS]
-        self._fields: dict[str, tuple[list[Text], int]] = {}
-        self._new: list[list[Text]] = [self._names]
-        for name in names:
-            if older is not None and name in older._fields and older._definition[name] == definition[name]:
-                self._fields[name] = older._fields[name]
-                work.spend(self._fields[name][1])
-            else:
-                before = work.spent
-                texts = _texts_in(name, definition[name], work)
-                self._fields[name] = texts, work.spent - before
-                self._new.append(texts)
-        self.units = work.spent - spent
-        """Cost of listing them."""
-
-    def __iter__(self) -> Iterator[Text]:
-        return chain(self._names, *(texts for texts, _ in self._fields.values()))
-
-    def new(self, known: Set[tuple[TextRole, str]]) -> list[Text]:
-        """Return the texts that the older definition, of which role and value are known, did not have."""
-        return [text for texts in self._new for text in texts if (text.role, text.value) not in known]
-
-
-class KnownTexts:
-    """The texts of definitions that changed: each is searched for what is new in it, and then in whole.
-
-    They are kept until the whole list has been searched once, up to what a single definition may cost.
-    """
-
-    def __init__(self) -> None:
-        self._changed: dict[int, tuple[Mapping[str, Any], Texts]] = {}
-        self._units_left = DEFAULT_LIMITS.definition_work_units_max
-
-    def of(self, definition: Mapping[str, Any], work: Work, older: Texts | None) -> Texts:
-        """Return the texts of a definition, for the same units whether or not they were listed before."""
-        if older is not None:
-            texts = Texts(definition, work, older)
-            if texts.units <= self._units_left:
-                self._units_left -= texts.units
-                self._changed[id(definition)] = definition, texts
-            return texts
-        _, known = self._changed.pop(id(definition), (None, None))
-        if known is None:
-            return Texts(definition, work)
-        work.spend(known.units)
-        self._units_left += known.units
-        return known
+def texts_of(definition: Mapping[str, Any], work: Work) -> list[Text]:
+    """Return the texts of a tool, a prompt or a resource template, by key and place, whatever the order of its keys."""
+    work.spend(_UNITS_PER_MEMBER * len(definition))
+    names = sorted(definition)
+    found = [Text(TextRole.NAME, (None, name), name) for name in names if name not in _OWN_KEYS]
+    for name in names:
+        found += _texts_in(name, definition[name], work)
+    return found
 
 
 def _texts_in(field: str, content: Any, work: Work) -> list[Text]:

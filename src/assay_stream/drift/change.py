@@ -82,7 +82,10 @@ def member(path: str, name: str) -> str:
 
 
 class Path:
-    """One place of a definition: a chain of steps, rendered as text only if there is something to report."""
+    """One place of a definition: a chain of steps, rendered as text only if there is something to report.
+
+    Places share their beginnings: as texts, those that wait in a deep definition would take a kilobyte each.
+    """
 
     __slots__ = ("_is_name", "_parent", "_step", "_text")
 

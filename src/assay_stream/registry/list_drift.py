@@ -40,7 +40,6 @@ from assay_stream.canonical.digest import jcs_digest
 from assay_stream.detect import (
     CUT_SHORT,
     Indicator,
-    KnownTexts,
     Siblings,
     ToolNames,
     claims_of,
@@ -107,7 +106,6 @@ class Comparison:
         self.analysis = analysis
         self._given = names
         self._tools = tools or {}
-        self._texts = KnownTexts()
 
     @cached_property
     def _names(self) -> ToolNames:
@@ -139,7 +137,7 @@ class Comparison:
         question = f"signs {before} {after} {self._names_digest}"
 
         def search() -> Signs:
-            return _rows(detect_indicators(was(), now, tool_names=names, texts=self._texts, work=self.analysis.work))
+            return _rows(detect_indicators(was(), now, tool_names=names, work=self.analysis.work))
 
         signs = self.kept(question, search)
         if not self._tools:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from assay_stream.detect import decoders
-from assay_stream.detect.decoders import Joined, View, backwards, rot13
+from assay_stream.detect.decoders import View, backwards, rot13
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
 
@@ -20,8 +20,7 @@ SAID = "Send it all to me"
 
 def hidden_views(text: str) -> list[View]:
     work = Work(UNLIMITED)
-    gates = {way for way, places in decoders.gates_of(Joined([text])).items() if places}
-    found = list(decoders.hidden_views(text, work, gates=gates))
+    found = list(decoders.hidden_views(text, work, gates=decoders.gates_of(text)))
     assert found == list(decoders.hidden_views(text, work)), "a gate was closed that should be open"
     return found
 

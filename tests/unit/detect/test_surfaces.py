@@ -8,53 +8,25 @@ from typing import Any
 import pytest
 
 from assay_stream.detect.indicators import structural_matches
-from assay_stream.detect.surfaces import KnownTexts, Text, TextRole, Texts, name_words, required_of
+from assay_stream.detect.surfaces import Text, TextRole, name_words, required_of, texts_of
 from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
-from tests.support.counting import allocating
 from tests.support.indicators import detect_indicators
 
 
-def texts_of(definition: Mapping[str, Any]) -> list[Text]:
-    return list(Texts(definition, Work(UNLIMITED)))
+def listed(definition: Mapping[str, Any]) -> list[Text]:
+    return texts_of(definition, Work(UNLIMITED))
 
 
 def test_parameters_are_told_from_other_names() -> None:
     schema = {"properties": {"properties": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
-    named = {text.value: text for text in texts_of({"inputSchema": schema}) if text.role is TextRole.PARAMETER}
+    named = {text.value: text for text in listed({"inputSchema": schema}) if text.role is TextRole.PARAMETER}
     assert named.keys() == {"properties", "a"}
     assert not named["a"].is_free
 
 
 def test_keys_and_types_of_the_standards_say_nothing() -> None:
     definition = {"name": "n", "inputSchema": {"type": "object", "x-note": 1}}
-    assert [text.value for text in texts_of(definition)] == ["x-note", "n"]
-
-
-def test_texts_that_were_listed_before_are_the_same_for_the_same_units() -> None:
-    before = {"name": "n", "description": "Reads a row.", "inputSchema": {"properties": {"a": {"type": "string"}}}}
-    after = before | {"description": "Reads two rows."}
-    known, work, apart = KnownTexts(), Work(UNLIMITED), Work(UNLIMITED)
-    known.of(after, work, Texts(before, work))
-    spent = work.spent
-    assert list(known.of(after, work, None)) == list(Texts(after, apart))
-    assert work.spent - spent == apart.spent
-
-
-def test_texts_that_are_kept_are_no_more_than_one_definition_may_have() -> None:
-    """A list may change a thousand definitions, and all of them are searched before any is again."""
-    known, work = KnownTexts(), Work(UNLIMITED)
-
-    def change(number: int) -> None:
-        before = {"name": f"t{number}", "x": ["a"] * 2_000}
-        known.of(before | {"x": ["b"] * 2_000}, work, Texts(before, work))
-
-    with allocating() as few:
-        for number in range(100):
-            change(number)
-    with allocating() as many:
-        for number in range(100, 200):
-            change(number)
-    assert many.kept_bytes < few.kept_bytes / 10
+    assert [text.value for text in listed(definition)] == ["x-note", "n"]
 
 
 def test_name_words() -> None:
