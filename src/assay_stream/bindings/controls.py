@@ -397,5 +397,5 @@ def _read(content: Mapping[str, Any]) -> Verdict:
     return Verdict(
         result=PinResult(status=PinStatus(content["status"]), action=action, **optional),
         pins=PinsInForce(approved=dict(content.get("pins", {})), rejected=rejected),
-        policy=None if policy is None else DigestPolicy(**policy),
+        policy=None if policy is None else DigestPolicy(enforcement=policy["enforcement"], unknown=policy["unknown"]),
     )
