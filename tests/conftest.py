@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Generator, Iterator
 import pytest
 from hypothesis import settings
 
+from deploy.local import kafka
 from deploy.local.kafka import QUICK_START, Broker
 from deploy.local.secured import SecuredBroker
 from tests.support.deployment import Deployment
@@ -21,6 +22,14 @@ settings.register_profile("ci", parent=settings.get_profile("everywhere"), deran
 settings.load_profile("ci" if os.environ.get("CI") else "everywhere")
 
 install()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each test process ports of its own: one that another has chosen looks free until it is used."""
+    worker = getattr(config, "workerinput", None)
+    if worker is not None:
+        number = int(worker["workerid"].removeprefix("gw"))
+        kafka.PORTS = kafka.PORTS[number :: worker["workercount"]]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -28,7 +28,8 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -41,7 +42,7 @@ STOP_LIMIT_S: Final = 20.0
 
 # Below the range from which Linux takes the ports of outgoing connections. A client that reconnects to a dead
 # broker's port inside that range can be given this very port as its own, and then talks to itself.
-PORTS: Final = range(20_000, 32_000)
+PORTS = range(20_000, 32_000)
 
 QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Java options for a broker that lives for minutes: less CPU to start, and none later to compile it twice."""
@@ -243,11 +244,19 @@ def is_free(port: int) -> bool:
     return False
 
 
+def _candidates() -> Iterator[int]:
+    while True:
+        yield from random.sample(PORTS, len(PORTS))
+
+
+_candidate = _candidates()
+
+
 def free_ports(count: int) -> list[int]:
-    """That many ports that nobody listens on."""
-    found = [port for port in random.sample(PORTS, k=200) if is_free(port)]
-    if len(found) >= count:
-        return found[:count]
+    """That many ports that nobody listens on. One is given again only after all others: it may not be in use yet."""
+    found = list(islice(filter(is_free, islice(_candidate, len(PORTS))), count))
+    if len(found) == count:
+        return found
     raise BrokerError(f"no free port on {HOST} in {PORTS.start}-{PORTS.stop - 1}: stop some listeners")
 
 
