@@ -37,7 +37,7 @@ from assay_stream.detect.catalog import CATALOG, LEVELS, RULES
 from assay_stream.detect.languages import new_languages
 from assay_stream.detect.match import LEVEL_LOW, Match, owner_of
 from assay_stream.detect.page import shown
-from assay_stream.detect.reader import all_matches
+from assay_stream.detect.reader import UNITS_PER_INDICATOR, all_matches
 from assay_stream.detect.scorer import RULE as STEERING_SCORED
 from assay_stream.detect.steering import offered_by
 from assay_stream.detect.surfaces import Place, Text, name_words, path_of, required_of, texts_of
@@ -185,8 +185,6 @@ def _text(value: Any) -> str:
 _EXCERPT_CHARS = 80
 _CONTEXT_CHARS = 24
 _WORDS_ADDED_MAX = 2
-_UNITS_PER_INDICATOR = 150
-"""The path and the excerpt of a match that is reported."""
 _UNITS_PER_MATCH = 10
 _UNITS_PER_CHAR = 3
 _LEVEL_MAX = 5
@@ -375,7 +373,7 @@ def _search(
     new_texts = [text for text in texts if (text.role, text.value) not in known]
     for match in all_matches(new_texts, others, offered_by(others, texts), required, work):
         # Each of those that are reported takes a path and an excerpt.
-        work.spend(_UNITS_PER_INDICATOR if len(found) < DEFAULT_LIMITS.indicators_max else _UNITS_PER_MATCH)
+        work.spend(UNITS_PER_INDICATOR if len(found) < DEFAULT_LIMITS.indicators_max else _UNITS_PER_MATCH)
         found.append(match)
     if found and old_texts:
         found[:] = list(_new_ones(found, old_texts, others, work))

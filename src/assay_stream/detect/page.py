@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from threading import RLock
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from assay_stream.detect.catalog import RULES
-from assay_stream.detect.decoders import CHARS_PER_UNIT, GATES, UNITS_PER_HIT, Needles, gates_of, lowered
+from assay_stream.detect.decoders import (
+    CHARS_PER_UNIT,
+    GATES,
+    UNITS_PER_HIT,
+    Needles,
+    backwards,
+    gates_of,
+    lowered,
+    rot13,
+)
 from assay_stream.detect.match import Match, has_address, may_have_account
 from assay_stream.detect.phrases import RESPELLINGS, PhraseFilter, Readings, Vocabulary, units_to_read, vocabulary_of
 from assay_stream.detect.steering import steering_in
-from assay_stream.detect.symbols import OfferedNames
+from assay_stream.detect.symbols import Name, OfferedNames, names_of
 from assay_stream.detect.tool_names import OtherTools
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.text.words import Words, as_read, forms_of, plain_forms, units_to_normalize
@@ -36,6 +45,7 @@ _SHORT_CHARS_MAX = 64
 """Texts up to this length recur in many definitions: a type, a name, a few words about a parameter."""
 _CHARS_PER_UNIT = 3
 _UNITS_PER_WORD_OF_TEXT = 6
+_NAMES_ASKED_MAX = 8
 
 # Signs that have no letters in them and no other form: words around them are read as in ASCII text.
 _NOT_PLAIN = re.compile("[^\\n\\r\\t -~–—‘’“”•→←]")
@@ -83,6 +93,9 @@ class Page:
         """What its words contribute to phrases, once they were read."""
         self.asked = 0
         """The ways of reading it, as bits, in which one of its words leads to a phrase."""
+        self.outcomes: dict[Hashable, Any] = {}
+        """Results of searching it; maintained by the search."""
+        self._question: tuple[object, Sequence[Name] | None] = (None, None)
 
     @property
     def lowered(self) -> str:
@@ -129,12 +142,33 @@ class Page:
         )
 
     @cached_property
+    def names(self) -> Sequence[Name]:
+        """The names whose kind depends on what is offered."""
+        return names_of(self.seen)
+
+    def names_asked(self, others: OtherTools) -> Sequence[Name] | None:
+        """Return the names that its matches in any definition depend on; ``None`` where some tool may be named."""
+        identity, names = self._question
+        if identity is not others.identity:
+            is_few = self.is_plain and not self.is_read_otherwise and len(self.names) <= _NAMES_ASKED_MAX
+            names = None if not is_few or others.have_beginning(self.words_any_way) else self.names
+            self._question = others.identity, names
+        return names
+
+    @cached_property
     def words(self) -> Words:
         return Words(self.seen)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
         return vocabulary_of(self.forms)
+
+    @cached_property
+    def words_any_way(self) -> Set[str]:
+        """Its words as they stand, backwards and as ROT13."""
+        words = self.vocabulary.words
+        joined = " ".join(words)
+        return words.union(backwards(joined).split(), rot13(joined).split())
 
     def read(self, phrases: PhraseFilter, work: Work) -> None:
         """Look up what its words contribute to phrases. The work is spent each time."""

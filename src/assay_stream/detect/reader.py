@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
 from functools import cache
 from typing import Final
 
@@ -45,8 +45,15 @@ _CHARS_PER_UNIT = 2
 _UNITS_PER_MATCH = 20
 
 _Counted = dict[str, set[Key]]
+_MATCHES_KEPT_MAX = 16
+"""Matches kept of one search of a page; a search with more is repeated."""
+_CHARS_KEPT_PER_CHAR = 3
+"""Characters of the matched texts that are kept for each of the page's own."""
+_OUTCOMES_KEPT_MAX = 4
 _LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
 _UNITS_PER_READ_CHAR = 2
+UNITS_PER_INDICATOR = 150
+"""The path and the excerpt of a match that is reported."""
 
 
 @cache
@@ -60,24 +67,40 @@ def _notes() -> PhraseBook:
     return PhraseBook(CATALOG.note_phrases)
 
 
+class _Outcome(msgspec.Struct, frozen=True, gc=False):
+    """What a search of a page found, for the same units again, and at most what is spent on the matches afterwards."""
+
+    matches: Sequence[Match]
+    units: int
+    units_of_matches: int
+
+
 class Reader:
     """Searches the texts of one definition, one after the other."""
 
     def __init__(self, others: OtherTools, offered: OfferedNames, work: Work) -> None:
         self._others = others
         self._offered = offered
+        self._context = others.context(offered)
         self._work = work
+        self._has_others = bool(others)
         self._is_note = False
         """Whether the current text describes a parameter that may hold anything."""
 
-    def search(self, page: Page, place: Place, *, is_note: bool) -> Iterator[Match]:
+    def search(self, page: Page, place: Place, *, is_note: bool) -> Iterable[Match]:
         """Return the matches of a text, to be taken before the next one is searched.
 
         Args:
             is_note: whether it describes a parameter that may hold anything, and so also what the model knows.
         """
         self._is_note = is_note
-        return self._leveled(self._found(page), place)
+        question = self._question(page)
+        outcome = page.outcomes.get(question)
+        # Where the budget may end within a text, what was found before counts: it is searched again.
+        if outcome is None or outcome.units + outcome.units_of_matches > self._work.left:
+            return self._leveled(self._recorded(page, question), place)
+        self._work.spend(outcome.units)
+        return self._leveled(outcome.matches, place) if outcome.matches else ()
 
     def _leveled(self, found: Iterable[Match], place: Place) -> Iterator[Match]:
         for match in found:
@@ -89,6 +112,32 @@ class Reader:
             # Which of the server's tools to use may be an attack on another one of them.
             own_level = _LEVEL_MEDIUM if match.rule == "other_tool_steered" else LEVEL_LOW
             yield match._replace(level=own_level if is_own else match.level, place=place)
+
+    def _question(self, page: Page) -> Hashable:
+        """Return all that determines a page's matches: the names offered, as far as the page may mention some."""
+        names = page.names_asked(self._others)
+        if names is None:
+            return self._context, self._is_note
+        return self._has_others, self._is_note, tuple(map(self._offered.kind_of, names)) if names else ()
+
+    def _recorded(self, page: Page, question: Hashable) -> Iterator[Match]:
+        """Yield the matches of a text, and keep them."""
+        units, matches, searching = 0, list[Match](), self._found(page)
+        while True:
+            before = self._work.spent
+            match = next(searching, None)
+            units += self._work.spent - before
+            if match is None:
+                break
+            matches.append(match)
+            yield match
+        # What was decoded may be far longer than the text.
+        chars = sum(map(len, {match.text for match in matches}))
+        if len(matches) <= _MATCHES_KEPT_MAX and chars <= _CHARS_KEPT_PER_CHAR * len(page.raw):
+            if len(page.outcomes) >= _OUTCOMES_KEPT_MAX:
+                page.outcomes.clear()
+            afterwards = sum(UNITS_PER_INDICATOR + len(match.text) for match in matches)
+            page.outcomes[question] = _Outcome(tuple(matches), units, afterwards)
 
     def _found(self, page: Page) -> Iterator[Match]:
         visit = self._read(page)
@@ -333,7 +382,8 @@ def all_matches(
                 work.spend(_UNITS_PER_TEXT)
             is_note = name_words(text.described_parameter or "")[-1:] in _NOTE_WORDS
             found = reader.search(pages[text.value], text.place, is_note=is_note)
-            yield from _weighed(_askable(found, text, closed), is_first_sight=required is None)
+            if found:
+                yield from _weighed(_askable(found, text, closed), is_first_sight=required is None)
 
 
 def _askable(found: Iterable[Match], text: Text, closed: Set[str]) -> Iterator[Match]:

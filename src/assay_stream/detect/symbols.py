@@ -115,6 +115,15 @@ class OfferedNames(NamedTuple):
         """Return only what the names themselves prove."""
         return OfferedNames(own=self.own, itself=self.itself)
 
+    def kind_of(self, name: Name) -> int:
+        """Return everything that determines the kind of a name, as bits."""
+        return (
+            (name.key == self.itself)
+            | (name.key in self.own) << 1
+            | (name.name in self.parameters) << 2
+            | (not self.families.isdisjoint(name.families)) << 3
+        )
+
 
 class Name(NamedTuple):
     """A word that may be a name, with its key, its beginnings, and its kind where no such name is offered."""
@@ -226,6 +235,17 @@ def spans_of(seen: str) -> list[tuple[int, int]]:
     """Return the place in the text of each run of characters in ``Sentence``."""
     pattern = re.compile(r"\S+") if seen.isascii() else _CHUNK
     return [run.span() for run in pattern.finditer(seen)]
+
+
+def names_of(seen: str) -> tuple[Name, ...]:
+    """Return the names in a text whose kind depends on what is offered."""
+    names: dict[Name, None] = {}
+    for chunk in seen.split() if seen.isascii() else _CHUNK.findall(seen):
+        if not (chunk.isalpha() and chunk.islower()):
+            parts = _parsed(chunk) if len(chunk) <= _CACHED_CHARS_MAX else _parse(chunk)
+            if not parts.is_plain:
+                names.update((item, None) for item in parts.items if not isinstance(item, str))
+    return tuple(names)
 
 
 def _add(items: tuple[_Item, ...], offered: OfferedNames, symbols: list[str]) -> bool:

@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -23,6 +23,10 @@ _UNITS_PER_NAME = 100
 _UNITS_PER_NAME_CHAR = 4
 _UNITS_PER_SPAN = 3
 _WORD_BITS = 32
+_CONTEXTS_KEPT_MAX = 1_024
+_CONTEXTS_PER_NAME = 2
+"""All changed definitions of a list are searched for what is new, both the new and the old version, and then once
+more in full. A list with more contexts than are kept is searched as if it had none."""
 _OWNERS_MAX = 2
 """Owners kept of one form: of two, at least one is not the definition's own name."""
 
@@ -60,9 +64,21 @@ class ToolNames:
         for name in names:
             work.spend(_UNITS_PER_NAME + _UNITS_PER_NAME_CHAR * min(len(name), chars_max))
         self._names = names
+        self._contexts: OrderedDict[Hashable, object] = OrderedDict()
+        self.identity: Final = object()
+        """Identifies the index to what is kept about it."""
 
     def __bool__(self) -> bool:
         return bool(self._names)
+
+    def context(self, about: Hashable) -> object:
+        """Return an object that identifies these names and the other inputs of a search: equal inputs, same object."""
+        context = self._contexts.get(about)
+        if context is None:
+            context = self._contexts[about] = object()
+            if len(self._contexts) > min(_CONTEXTS_KEPT_MAX, _CONTEXTS_PER_NAME * (1 + len(self._names))):
+                self._contexts.popitem(last=False)
+        return context
 
     @cached_property
     def keys(self) -> Set[str]:
@@ -148,6 +164,11 @@ class OtherTools:
         return bool(self._names)
 
     @property
+    def identity(self) -> object:
+        """Identifies the index of names, which the definitions of a list share."""
+        return self._names.identity
+
+    @property
     def keys(self) -> Set[str]:
         """The ``name_key`` of each name of the list."""
         return self._names.keys
@@ -157,6 +178,10 @@ class OtherTools:
         """The beginnings of names that are the server's, for this definition."""
         families = self._names.families
         return families.get(self.own_words[0] if self.own_words else "", families[""])
+
+    def context(self, about: Hashable) -> object:
+        """Return an object that identifies these tools and the other inputs of a search: equal inputs, same object."""
+        return self._names.context((self.own_words, about))
 
     def is_named(self, forms: Sequence[str], work: Work) -> bool:
         """Return True if a text that has the first word of some name, own or other, has all of its words."""
