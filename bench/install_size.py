@@ -6,6 +6,7 @@ into a fresh virtual environment, and measures what that holds beyond an empty o
 
 from __future__ import annotations
 
+import argparse
 import resource
 import statistics
 import subprocess
@@ -69,5 +70,8 @@ def main(checkout: Path, package: str) -> None:
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    main(Path(given[0]).resolve() if given else ROOT, given[1] if len(given) > 1 else "assay_stream.observe")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkout", nargs="?", type=Path, default=ROOT)
+    parser.add_argument("package", nargs="?", default="assay_stream.observe")
+    options = parser.parse_args()
+    main(options.checkout.resolve(), options.package)
