@@ -384,7 +384,9 @@ class ClientFile(Part):
     def __call__(self) -> KnownClients:
         return self._clients
 
-    def measured_by(self, metrics: Metrics) -> None:
+    def begin(self, metrics: Metrics) -> None:
+        """Be looked at in a run of the process: when it begins again, that has a loop and metrics of its own."""
+        self.stopping = asyncio.Event()
         metrics.clients_stale.set_function(lambda: self.waiting_for is not None)
 
     async def run(self) -> None:
@@ -445,8 +447,8 @@ def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_por
         host.add("accepted_events", follower)
         host.add("kafka", writer)
         host.add(_STAGE, service)
+        known.begin(host.metrics)
         host.add("clients", known)
-        known.measured_by(host.metrics)
         host.metrics.on_scrape(note_gauges)
 
     run_host(settings, _NEEDED, [AccessRole.INGEST], build, web_port=web_port)

@@ -172,7 +172,7 @@ async def test_metrics_and_readiness_name_a_broken_file_of_clients(tmp_path: Pat
     path.write_text(toml_of({"clients": [entry()]}))
     metrics, health = Metrics(CollectorRegistry()), Health()
     watch = ClientFile(path)
-    watch.measured_by(metrics)
+    watch.begin(metrics)
     health.watch("clients", watch)
     path.unlink()
     running = asyncio.create_task(watch.run())
@@ -183,3 +183,21 @@ async def test_metrics_and_readiness_name_a_broken_file_of_clients(tmp_path: Pat
     status, body = health.readiness()
     assert (status, body["ready"]) == (200, True)
     assert "bad_clients: cannot read" in body["waiting_for"]
+
+
+def test_the_file_of_clients_is_looked_at_again_when_the_process_begins_again(tmp_path: Path) -> None:
+    """As it does where brokers go away while it starts. A part that is done would end the process."""
+    path = tmp_path / "clients.toml"
+    path.write_text(toml_of({"clients": [entry()]}))
+    file = ClientFile(path)
+
+    async def run() -> None:
+        file.begin(Metrics(CollectorRegistry()))
+        running = asyncio.create_task(file.run())
+        await asyncio.sleep(0)
+        assert not running.done()
+        file.stop()
+        await running
+
+    for _ in range(2):
+        asyncio.run(run())
