@@ -164,6 +164,11 @@ class Offered:
         """Whether the client may have seen a list that is unknown here."""
         return self._settled < self.doubts
 
+    @property
+    def is_on_the_way(self) -> bool:
+        """Whether there are lists that the client may or may not have received yet."""
+        return bool(self._on_the_way)
+
     def of(self, name: str) -> tuple[dict[str, Any], ...]:
         """Return the definitions of a tool that the client received last: several if one list had several."""
         return self._tools.get(name, ((), 0))[0]

@@ -434,6 +434,10 @@ class ClientOutput:
         return True
 
 
+_DELIVERY_LIMIT_S = 0.1
+"""How long a call waits for the end of a write of lists. It ends at once, unless the client reads nothing."""
+
+
 @dataclass(eq=False, repr=False)
 class Enforcer(Inspector):
     """Inspect each line before it passes."""
@@ -445,15 +449,21 @@ class Enforcer(Inspector):
 
     def __post_init__(self) -> None:
         self._lines = LineSession(self.session, self.note_failure)
-        self._lock = threading.Lock()
-        self._closed = False
+        self._lock = threading.Condition()
+        self._is_giving_lists = self._closed = False
 
     def receive(self, direction: Direction, data: bytes | None) -> None:
         """Forward what may pass; raises as ``Watch.receive``."""
         with self._lock:
-            if self._closed and direction == "client->server":
-                return
+            if direction == "client->server":
+                if self._closed:
+                    return
+                # A client may read a list, and call, before the write of that list has returned here.
+                self._lock.wait_for(lambda: not self._is_giving_lists, _DELIVERY_LIMIT_S)
+                self._is_giving_lists = False
             received = self._lines.receive(direction, data, self.clock)
+            if direction == "server->client":
+                self._is_giving_lists = self.session.offered.is_on_the_way
         for commands in received:
             self.execute(commands)
         if direction == "client->server":
@@ -469,6 +479,8 @@ class Enforcer(Inspector):
         self.client.pass_on(shown)
         with self._lock:
             self.session.offered.delivered()
+            self._is_giving_lists = False
+            self._lock.notify_all()
 
     def _note_unanswered(self, reply: bytes) -> None:
         self.unanswered += 1

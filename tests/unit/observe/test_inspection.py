@@ -11,11 +11,11 @@ from unittest.mock import patch
 
 import pytest
 
-from assay_stream.observe import Observation
+from assay_stream.observe import Observation, tap
 from assay_stream.observe.session import LINE_BYTES_MAX, Session
 from assay_stream.observe.tap import STEP_BYTES, ClientOutput, Enforcer, LineSplitter, Watch
 from assay_stream.observe.wire import BLOCKED_CODE, NOT_RULED_ON
-from tests.support.gates import Connection, a_call, a_table, a_tool, a_verdict, pinned
+from tests.support.gates import Connection, a_call, a_table, a_tool, a_verdict, pinned, value_of
 from tests.support.mcp_dialogue import START, THE_VANTAGE, data_of
 
 LIST = b'{"id":1,"method":"tools/list"}\n'
@@ -180,6 +180,26 @@ def told(bench: Bench, *tools: Any) -> None:
     bench.send(ASK)
     bench.serve(listed(*tools))
     assert (bench.at_server(), bench.at_client()) == (ASK, listed(*tools))
+
+
+@pytest.mark.parametrize(("limit_s", "reaches"), [(60.0, True), (0.01, False)], ids=["written", "not_read"])
+def test_a_call_at_once_after_a_list_waits_until_it_is_written(limit_s: float, reaches: bool) -> None:
+    """Within a limit, as a client may write before it reads. The fleet sees another definition than this client."""
+    verdict = a_verdict(approved={"assay.p60": value_of(GOOD)}, fleet=EVIL)
+    bench = Bench(Connection(a_table(**{GOOD["name"]: verdict}), cut=False))
+    call, write = threading.Thread(target=bench.send, args=(RULED_CALL,)), bench.output.pass_on
+
+    def pass_on(data: bytes) -> None:
+        write(data)
+        call.start()
+        call.join(0.05 if reaches else 60)
+
+    bench.send(ASK)
+    with patch.object(tap, "_DELIVERY_LIMIT_S", limit_s), patch.object(bench.output, "pass_on", pass_on):
+        bench.serve(listed(GOOD))
+        call.join(60)
+    assert bench.at_server() == (ASK + RULED_CALL if reaches else ASK)
+    bench.close()
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
