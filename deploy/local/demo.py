@@ -161,7 +161,7 @@ async def play(cast: Cast, env: dict[str, str], worker: Running, record: Path | 
         await told(1, lambda: any(row.severity_id >= CRITICAL for row in story.rows()))
         if not (story.end() and refusal):
             return False
-        story.say("", "While `make run` keeps Kafka running, you can type:")
+        story.say("", "With `make run`, which keeps Kafka running, you can type:")
         story.commands(
             "assay-stream alerts list",
             f"assay-stream alerts show {story.first_paged()}",

@@ -68,6 +68,7 @@ async def test_what_is_erased_and_what_is_held(deployment: Deployment, tmp_path:
     assert "held" in refused
     listed, expiring = await run(deployment, "evidence", "erasures", code=1)
     assert "hold.set case-9" in listed
+    assert "state in force" in listed
     assert f"--entity-name {deployment.topics[Role.CALLS]} --add-config retention.ms=-1" in expiring
     assert f"kafka-configs.sh --bootstrap-server {deployment.bootstrap} --alter " in expiring
     assert deployment.topics[Role.EVIDENCE] not in expiring
@@ -79,4 +80,4 @@ async def test_what_is_erased_and_what_is_held(deployment: Deployment, tmp_path:
     _, refused = await run(deployment, "evidence", "release", "--id", "case-8", "--reason", "closed", code=2)
     assert "hold_not_known: there is no legal hold case-8, only case-9" in refused
     await run(deployment, "evidence", "release", "--id", "case-9", "--reason", "closed")
-    await run(deployment, "evidence", "erasures")
+    assert "state no longer in force" in "".join(await run(deployment, "evidence", "erasures"))

@@ -396,7 +396,9 @@ def erasures(control: ControlFiles = None, as_json: AsJson = False, bootstrap_se
     known = known_erasures(control, bootstrap_servers)
     standing = known.holds()
     for act in known:
-        state = "in force" if act.act == HOLD and act in standing else None
+        state = None
+        if act.act == HOLD:
+            state = "in force" if act in standing else "no longer in force"
         if act.act == ERASURE and known.erasure(act.scope_id) is not act:
             met = known.held_by(act)
             state = "counts for nothing: " + ("its id was taken" if met is None else f"hold {met.scope_id} stood")
