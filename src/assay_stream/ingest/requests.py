@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -105,13 +105,17 @@ class KnownClient:
         return any(each.match(server_id) for each in self.servers)
 
 
-class KnownClients(dict[str, KnownClient]):
-    """Clients by the hash of a token, or the name in a certificate."""
+class KnownClients:
+    def __init__(self, entries: Mapping[str, KnownClient]) -> None:
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def of(self, authorization: Sequence[str], names: Sequence[str], *, now_us: int) -> KnownClient:
         if len(authorization) > 1:
             raise Unauthorized("there are two Authorization fields: send one")
-        found = [self[name] for name in dict.fromkeys(names) if name in self]
+        found = [self._entries[name] for name in dict.fromkeys(names) if name in self._entries]
         if authorization:
             found.append(self._of_token(authorization[0]))
         if not found:
@@ -129,7 +133,7 @@ class KnownClients(dict[str, KnownClient]):
         if scheme.lower() != "bearer" or not _TOKEN.fullmatch(token):
             raise Unauthorized("send Authorization: Bearer TOKEN, with a token that assay-stream ingest token made")
         try:
-            return self[hash_of(token)]
+            return self._entries[hash_of(token)]
         except KeyError:
             raise Unauthorized("this token is not known: it may have been withdrawn") from None
 
@@ -154,13 +158,13 @@ def read_clients(raw: bytes, where: str) -> KnownClients:
     """
     content = config_of(raw, where, "bad_clients")
     listed = entries_of(content, "clients", where, "bad_clients", entries_max=INGEST_LIMITS.clients_max)
-    entries = KnownClients()
+    entries: dict[str, KnownClient] = {}
     for number, entry in enumerate(listed, 1):
         key, client = _entry(entry, f"{where}, entry {number}")
         if key in entries:
             raise _bad(f"{where}, entry {number}", "an entry before has the same token or certificate")
         entries[key] = client
-    return entries
+    return KnownClients(entries)
 
 
 def _entry(entry: Any, where: str) -> tuple[str, KnownClient]:

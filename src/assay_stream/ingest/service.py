@@ -49,7 +49,6 @@ from assay_stream.observe.http.messages import (
     plain_body,
     values_of,
 )
-from assay_stream.observe.observation import Observation
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.telemetry import Metrics, PrometheusStage
 
@@ -162,6 +161,9 @@ STEP_BYTES = 64
 """What a step counts for beside its bytes."""
 
 _log = structlog.get_logger(__name__)
+
+_Known = asyncio.Future[None] | bool
+"""What an event waits for that is on its way, or whether it was accepted before."""
 
 _Result = TypeVar("_Result")
 
@@ -307,35 +309,44 @@ class IngestService(Part):
 
     async def _written(self, judged: Sequence[JudgedEvent], release: Callable[[], None]) -> list[IngestOutcome]:
         writer = self.writer
-        new: dict[Mark, Observation] = {}
-        firsts = []
+        before: list[_Known] = []
+        to_write = []
+        own: set[Mark] = set()
         for each in judged:
-            is_first = not (each.mark in new or writer.waiting(each.mark) or writer.is_accepted(each.mark))
-            firsts.append(is_first)
-            if each.observation is not None and is_first:
-                new[each.mark] = each.observation
-        if new:
-            writer.write(list(new.items()), release)
+            waiting = None if each.observation is None else writer.waiting(each.mark)
+            is_known = each.observation is not None and (each.mark in own or writer.is_accepted(each.mark))
+            before.append(waiting or is_known)
+            if each.observation is not None and not waiting and not is_known:
+                own.add(each.mark)
+                to_write.append((each.mark, each.observation))
+        waits: dict[Mark, asyncio.Future[None]] = {}
+        if to_write:
+            made = writer.write(to_write, release)
+            waits = {mark: wait for (mark, _), wait in zip(to_write, made, strict=True)}
         else:
             release()
-        waits = [None if each.observation is None else writer.waiting(each.mark) for each in judged]
-        if awaited := {wait for wait in waits if wait is not None}:
+        awaited = {*waits.values(), *(each for each in before if isinstance(each, asyncio.Future))}
+        if awaited:
             await asyncio.wait(awaited, timeout=self.limits.ack_limit_s)
-        outcomes = [_outcome(*each) for each in zip(judged, waits, firsts, strict=True)]
+        outcomes = [self._outcome(each, known, waits) for each, known in zip(judged, before, strict=True)]
         self.count(Counter(each.code if each.error is None else f"{each.code}:{each.error.code}" for each in outcomes))
         return outcomes
 
-
-def _outcome(judged: JudgedEvent, wait: asyncio.Future[None] | None, is_first: bool) -> IngestOutcome:
-    """Return what became of an event; ``wait`` is for its delivery, or for that of the first of its name."""
-    failure = None if wait is None or not wait.done() else wait.exception()
-    if isinstance(failure, NotDelivered) and failure.is_too_large:
-        return IngestOutcome("refused", InputError("too_large", "Kafka takes no record of that size"))
-    if wait is not None and (failure is not None or not wait.done()):
-        return IngestOutcome("unavailable")
-    if judged.error is not None:
-        return IngestOutcome("refused", judged.error, recorded=judged.observation is not None)
-    return IngestOutcome("accepted" if is_first else "duplicate", ignored=judged.ignored)
+    def _outcome(self, judged: JudgedEvent, known: _Known, waits: Mapping[Mark, asyncio.Future[None]]) -> IngestOutcome:
+        if judged.observation is None:
+            return IngestOutcome("refused", judged.error)
+        wait = known if isinstance(known, asyncio.Future) else waits.get(judged.mark)
+        if wait is not None:
+            if not wait.done():
+                return IngestOutcome("unavailable")
+            failure = wait.exception()
+            if isinstance(failure, NotDelivered) and failure.is_too_large:
+                return IngestOutcome("refused", InputError("too_large", "Kafka takes no record of that size"))
+            if failure is not None:
+                return IngestOutcome("unavailable")
+        if judged.error is not None:
+            return IngestOutcome("refused", judged.error, recorded=True)
+        return IngestOutcome("duplicate" if known else "accepted", ignored=judged.ignored)
 
 
 def take_turn(steps: Iterator[int]) -> bool:
@@ -367,47 +378,50 @@ _STAGE = "ingest"
 _NEEDED = {Role.SNAPSHOTS, Role.CALLS, Role.INGESTED}
 
 
-class ClientFile(Part):
-    """The file of clients, read again when it has changed. One that cannot be read changes nothing.
-
-    It leaves ingest ready: taken out of service, it would refuse every client.
-    """
-
-    is_ready = True
+class ClientFile:
+    """The file of clients, read again when it has changed. One that cannot be read changes nothing."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__()
         self._path = path
         self._seen = stamp_of(path)
         self._clients = self._read()
+        self.error: str | None = None
+        """Why the clients are those of an earlier file."""
 
     def __call__(self) -> KnownClients:
         return self._clients
 
-    def begin(self, metrics: Metrics) -> None:
-        """Be looked at in a run of the process: when it begins again, that has a loop and metrics of its own."""
-        self.stopping = asyncio.Event()
-        metrics.clients_stale.set_function(lambda: self.waiting_for is not None)
-
-    async def run(self) -> None:
-        while not self.stopping.is_set():
-            self.look()
-            await self.pause(INGEST_LIMITS.reload_s)
-
     def look(self) -> None:
         seen, self._seen = self._seen, stamp_of(self._path)
-        if seen == self._seen and self.waiting_for is None:  # the stamp does not show that rights were corrected
+        if seen == self._seen and self.error is None:  # the stamp does not show that rights were corrected
             return
         try:
-            self._clients, self.waiting_for = self._read(), None
+            self._clients, self.error = self._read(), None
             _log.info("clients_read", clients=len(self._clients))
         except ConfigurationError as error:
-            self.waiting_for = str(error)
+            self.error = str(error)
             if seen != self._seen:
-                _log.error("clients_not_read", error=self.waiting_for)
+                _log.error("clients_not_read", error=self.error)
 
     def _read(self) -> KnownClients:
         return read_clients(read_config(self._path, "bad_clients"), str(self._path))
+
+
+class ClientWatch(Part):
+    """Looks at the file of clients. A bad one leaves it ready: taken out of service, it would refuse every client."""
+
+    is_ready = True
+
+    def __init__(self, file: ClientFile, metrics: Metrics) -> None:
+        super().__init__()
+        self._file, self._metrics = file, metrics
+
+    async def run(self) -> None:
+        while not self.stopping.is_set():
+            self._file.look()
+            self.waiting_for = self._file.error
+            self._metrics.clients_stale.set(self.waiting_for is not None)
+            await self.pause(INGEST_LIMITS.reload_s)
 
 
 def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_port: int | None) -> None:
@@ -447,8 +461,7 @@ def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_por
         host.add("accepted_events", follower)
         host.add("kafka", writer)
         host.add(_STAGE, service)
-        known.begin(host.metrics)
-        host.add("clients", known)
+        host.add("clients", ClientWatch(known, host.metrics))
         host.metrics.on_scrape(note_gauges)
 
     run_host(settings, _NEEDED, [AccessRole.INGEST], build, web_port=web_port)

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.ingest.requests import KnownClients, Unauthorized, hash_of, new_token, read_clients
-from assay_stream.ingest.service import ClientFile
+from assay_stream.ingest.service import ClientFile, ClientWatch
 from assay_stream.worker.telemetry import Health, Metrics
 from tests.support.errors import raises_code
 from tests.support.toml import toml_of
@@ -154,7 +154,7 @@ def test_a_broken_edit_leaves_the_last_good_clients_and_is_logged_once_per_chang
         for _ in range(3):
             file.look()
         assert [each["event"] for each in logs] == ["clients_not_read"]
-        assert "entry 1" in str(file.waiting_for)
+        assert "entry 1" in str(file.error)
         assert len(file()) == 1
         path.write_text(toml_of({"clients": [entry(), entry("gw-2", servers=[])]}))
         file.look()
@@ -162,7 +162,7 @@ def test_a_broken_edit_leaves_the_last_good_clients_and_is_logged_once_per_chang
         file.look()
         file.look()
     assert [each["event"] for each in logs] == ["clients_not_read", "clients_not_read", "clients_read"]
-    assert file.waiting_for is None
+    assert file.error is None
     assert len(file()) == 2
 
 
@@ -171,8 +171,7 @@ async def test_metrics_and_readiness_name_a_broken_file_of_clients(tmp_path: Pat
     path = tmp_path / "clients.toml"
     path.write_text(toml_of({"clients": [entry()]}))
     metrics, health = Metrics(CollectorRegistry()), Health()
-    watch = ClientFile(path)
-    watch.begin(metrics)
+    watch = ClientWatch(ClientFile(path), metrics)
     health.watch("clients", watch)
     path.unlink()
     running = asyncio.create_task(watch.run())
@@ -183,21 +182,3 @@ async def test_metrics_and_readiness_name_a_broken_file_of_clients(tmp_path: Pat
     status, body = health.readiness()
     assert (status, body["ready"]) == (200, True)
     assert "bad_clients: cannot read" in body["waiting_for"]
-
-
-def test_the_file_of_clients_is_looked_at_again_when_the_process_begins_again(tmp_path: Path) -> None:
-    """As it does where brokers go away while it starts. A part that is done would end the process."""
-    path = tmp_path / "clients.toml"
-    path.write_text(toml_of({"clients": [entry()]}))
-    file = ClientFile(path)
-
-    async def run() -> None:
-        file.begin(Metrics(CollectorRegistry()))
-        running = asyncio.create_task(file.run())
-        await asyncio.sleep(0)
-        assert not running.done()
-        file.stop()
-        await running
-
-    for _ in range(2):
-        asyncio.run(run())
