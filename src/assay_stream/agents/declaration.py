@@ -393,11 +393,14 @@ def agent_set(agents: Iterable[Agent], *, digest: str, labels: Labels = NO_LABEL
     return AgentSet(agents=dict(sorted(found.items())), digest=digest, labels=labels)
 
 
-def raised(agent: str, error: BaseException) -> ConfigurationError:
+def raised(agent: str, error: BaseException) -> ConfigurationError | KeyboardInterrupt:
     """Return the error for an agent that raised: class and line, without the text, which may quote a record.
 
-    Whatever it raised: ``SystemExit`` would end a worker silently, with an exit code of the agent's choice.
+    Whatever it raised: ``SystemExit`` would end a worker silently, with an exit code of the agent's choice. Only an
+    interrupt from the keyboard is returned as it is.
     """
+    if isinstance(error, KeyboardInterrupt):
+        return error
     frames = traceback.extract_tb(error.__traceback__)
     where = f" in {frames[-1].name}, line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
     return ConfigurationError("agent_raised", about(agent, f"it raised {type(error).__name__}{where}"))

@@ -96,8 +96,6 @@ class Rekeying:
             return None
         try:
             key = declared.key(event)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:  # noqa: BLE001 - of a user's code
             raise raised(agent.name, error) from None
         try:
@@ -115,8 +113,6 @@ class Rekeying:
                 continue
             try:
                 label = agent.label(orjson.loads(record.value)["definition"])
-            except KeyboardInterrupt:
-                raise
             except BaseException as error:  # noqa: BLE001 - of a user's code
                 raise raised(agent.name, error) from None
             if label is None:
@@ -340,8 +336,6 @@ def _detections(agent: Agent, role: Role, event: Event[Any], memory: Memory, lim
         # What is no iterable is junk, and refused as such below.
         several = returned if isinstance(returned, Iterable) else (returned,)
         given: list[Any] = list(islice(several, limits.agent_findings_max + 1))
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:  # noqa: BLE001 - of a user's code
         raise raised(agent.name, error) from None
     if not all(isinstance(each, Detection) and _is_valid(each, limits) for each in given[: limits.agent_findings_max]):
