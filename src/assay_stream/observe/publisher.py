@@ -17,7 +17,7 @@ counts are queued once the brokers are there.
    one time limit. A forked child starts with an empty queue: its parent delivers what was queued.
 7. Names are looked up in threads that neither an exit nor a forked child waits for. The C library's locks are copied
    as they stand at a fork, so a lookup that another thread is in the middle of leaves them held for good in the child.
-   A fork waits for such a lookup, within a limit; they come one after the other.
+   A fork waits for such a lookup, within a limit. Lookups run one at a time.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ class DeliveryQueue:
 
 
 _lookups = threading.RLock()
-"""Held during a lookup, so that no fork comes in the middle of one. Released only by who holds it."""
+"""Held during a lookup, so that no fork happens in the middle of one. Only the thread that holds it can release it."""
 
 
 class _LookupLoop(asyncio.SelectorEventLoop):

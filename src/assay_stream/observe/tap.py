@@ -117,7 +117,7 @@ class Inspector:
     def report(self, **more: int) -> None:
         """Log the counts that are not 0."""
         counts = {
-            "times that inspecting failed": self.failures,
+            "failed inspections": self.failures,
             "messages not passed on to the server": self.blocked,
             "replies to the client dropped, since the server did not end its line": self.unanswered,
             "messages of the server withheld from the client": self.withheld,

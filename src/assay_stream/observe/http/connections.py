@@ -153,7 +153,7 @@ class Connections:
         return self._bounded(self._confirmed, at)
 
     def expire(self, at: datetime) -> list[Observation]:
-        """End the calls that exceeded the time limit on idle connections, which are looked at once a minute."""
+        """End the calls that exceeded the time limit on idle connections: all are looked at, at most once a minute."""
         if self._expired_at is not None and at - self._expired_at < _EXPIRE_EVERY:
             return []
         self._expired_at = at
