@@ -110,6 +110,7 @@ class Baseline:
         nameless: full digests of the definitions without a name.
         complete: whether this rests on a complete list.
         same_rights: whether it was seen under the same rights as the snapshot.
+        repeats: digest of the one catalogue that it is, ``None`` where it is several or has an ambiguous name.
     """
 
     tools: dict[str, Fingerprint | None] = field(default_factory=dict)
@@ -117,6 +118,7 @@ class Baseline:
     nameless: set[str] = field(default_factory=set)
     complete: bool = False
     same_rights: bool = True
+    repeats: str | None = None
 
     def definitions_of(self, name: str) -> tuple[str, ...]:
         known = self.tools.get(name)
@@ -124,6 +126,8 @@ class Baseline:
 
     def differing(self, catalogue: Catalogue) -> list[str]:
         """Return the names without one and the same definition here and in a catalogue, sorted."""
+        if self.repeats == catalogue.digest:
+            return []
         differing = catalogue.tools.keys() - self.tools.keys()
         for name, known in self.tools.items():
             if known is None or known.full != catalogue.tools.get(name) or self.ambiguous.get(name):
@@ -143,7 +147,7 @@ def baselines_for(server: ServerBindings, seen: Seen) -> tuple[Baseline | None, 
     if newest is not None and newest.completeness == "complete" and not newest.rationed:
         latest = _merge(server, [newest])
         if None not in latest.tools.values():  # Nothing older counts.
-            latest.same_rights = True
+            latest.same_rights, latest.repeats = True, newest.catalogue
             return latest, latest
     history = list(server.history(seen.observer_id, seen.position))
     same = _under_rights_of(seen, history) or _latest_of_fleet(server, seen, "rights", seen.auth_context)

@@ -465,9 +465,11 @@ class ToolDrift:
 
     def _hold_against_earlier(self) -> None:
         """Lower signs at medium by rules that the earlier list shows as well; they stay if the budget is too small."""
+        if all(level != Level.MEDIUM for signs in self._searched.values() for _, level, _ in signs):
+            return
         before = self._before
         fulls = sorted({full for name in before.tools for full in before.definitions_of(name)})
-        if not fulls or all(level != Level.MEDIUM for signs in self._searched.values() for _, level, _ in signs):
+        if not fulls:
             return
         shown = self._in_part(
             f"shown {jcs_digest(fulls)}",
