@@ -171,6 +171,16 @@ _HANDLED = VALUE_KEYWORDS | {
     "items", "prefixItems", "allOf", *_NAMED_PARTS, *_ALTERNATIVES,
 }  # fmt: skip
 
+_NOT_COMPARED = frozenset((
+    "not", "if", "then", "else", "contains", "minContains", "maxContains", "propertyNames", "patternProperties",
+    "dependencies", "dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties",
+    "additionalItems", "nullable", "discriminator", "id", "$id", "$anchor", "$dynamicAnchor", "$dynamicRef",
+    "$recursiveAnchor", "$recursiveRef", "$vocabulary", "x-mcp-header",
+))  # fmt: skip
+"""Keywords that mean something. Any other one that is not handled is an annotation (JSON Schema 2020-12, Core, 6.5)."""
+_ANY_NAME = {"type": "string"}
+"""What generators state of names: each of them is a string."""
+
 # One object each, so that a pair of places is known again by identity, and looked at once.
 _EMPTY: list[Any] = []
 _ANYTHING: dict[str, Any] = {}
@@ -279,7 +289,10 @@ class _Comparison:
         yield from self._compare_parts(path, was, now)
         yield from self._compare_positions(path, was, now)
         for name in sorted_names(self._values, was.keys() - _HANDLED, now.keys() - _HANDLED):
-            yield from self._compare_keyword(path, name, was, now)
+            if name == "propertyNames" and all(side.get(name, _ANY_NAME) == _ANY_NAME for side in (was, now)):
+                continue
+            code = "schema_keyword_changed" if name in _NOT_COMPARED else "schema_annotation_changed"
+            yield from self._compare_keyword(path, name, was, now, code)
 
     def _holds(self, schema: _Object, one: _Object) -> str | None:
         """Return the keyword by which a schema is nothing but alternatives, of which one is another schema."""
@@ -299,7 +312,7 @@ class _Comparison:
     def _compare_keyword(
         self, path: Path, name: str, was: _Object, now: _Object, code: str = "schema_keyword_changed"
     ) -> Iterator[Change]:
-        """Yield the change of a keyword whose meaning is not compared."""
+        """Yield the change of a keyword that is compared as a whole."""
         before, after = was.get(name, ABSENT), now.get(name, ABSENT)
         if not self._values.same(before, after):
             where = path.keyword(name) if name == "$schema" else path.member(name)
