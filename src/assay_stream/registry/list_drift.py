@@ -197,17 +197,25 @@ def _size_of(answer: Any) -> int:
 
 
 def _rows(found: Iterable[Indicator]) -> Signs:
-    return _fitting(((sign.rule, sign.level, sign.path) for sign in found), NOT_SEARCHED[0])
+    # The gravest come first: what is left out is no graver than the first of it.
+    return _fitting(
+        ((sign.rule, sign.level, sign.path) for sign in found), lambda row: (CUT_SHORT.rule, row[1], CUT_SHORT.path)
+    )
 
 
-def _fitting(rows: Iterable[_Row], cut: _Row) -> tuple[_Row, ...]:
-    """Return the rows of a finding, as many as fit into it; ``cut`` stands for the others."""
+def _fitting(rows: Iterable[_Row], standing_for: Callable[[_Row], _Row]) -> tuple[_Row, ...]:
+    """Return the rows of a finding, as many as fit into it, and one that stands for the others.
+
+    Args:
+        standing_for: makes it, of the first that does not fit.
+    """
     fitting: list[_Row] = []
     size_bytes = 0
     for row in rows:
         size_bytes += len(orjson.dumps(row))
         if size_bytes > DEFAULT_LIMITS.finding_rows_bytes_max:
-            fitting += [] if cut in fitting else [cut]
+            others = standing_for(row)
+            fitting += [] if others[0] in [each[0] for each in fitting] else [others]
             break
         fitting.append(row)
     return tuple(fitting)
@@ -219,7 +227,9 @@ def reported_changes(changes: Iterable[Change]) -> Changes:
     for change in changes:
         top = change.path.removeprefix("$").lstrip(".").partition(".")[0].partition("[")[0]
         first.setdefault((change.code, top), change)
-    return _fitting(((each.code, each.path, each.direction.value) for each in first.values()), NOT_COMPARED[0])
+    return _fitting(
+        ((each.code, each.path, each.direction.value) for each in first.values()), lambda _: NOT_COMPARED[0]
+    )
 
 
 def first_look(

@@ -208,7 +208,7 @@ def test_a_sign_at_medium_that_the_earlier_list_shows_is_low() -> None:
 
 
 def test_a_finding_holds_as_many_signs_and_changes_as_fit_and_names_the_cut() -> None:
-    """The gravest signs are kept. What is left out is high by itself, so cutting never lowers an alert."""
+    """The gravest signs are kept, and what is left out is as grave as the first of it: cutting lowers no alert."""
 
     def tool(count: int, leaf: dict[str, Any]) -> dict[str, Any]:
         schema: Any = {"x": [{"$ref": "http://other.example"}] * count, "properties": {"k": leaf}}
@@ -225,6 +225,16 @@ def test_a_finding_holds_as_many_signs_and_changes_as_fit_and_names_the_cut() ->
     for rows in (found.indicators, found.changes):
         assert len(rows) > 2
         assert sum(len(orjson.dumps(row)) for row in rows[:-1]) <= 4_096
+
+
+def test_more_signs_at_medium_than_fit_are_no_high_alert() -> None:
+    """Large honest schemas have a parameter for a script in each of many places."""
+    parts = {f"{'n' * 200}{number}": {"properties": {"command": {"type": "string"}}} for number in range(30)}
+    shown = Shown()
+    shown.show(tools=(TOOL,))
+    [found] = shown.show(tools=(TOOL, TOOL | {"name": "build", "inputSchema": {"properties": parts}}))
+    assert {level for _, level, _ in found.indicators} == {3}
+    assert found.indicators[-1] == ("text_oversized", 3, "$")
 
 
 def test_kept_answers_are_weighed_by_what_they_take() -> None:
