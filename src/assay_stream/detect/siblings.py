@@ -49,7 +49,7 @@ _LEVEL_OF_CLAIMS = (0, 0, 3, LEVELS[_RULE])
 """By the weight of claims: one word that claims something is common among honest neighbours, two are not."""
 _MODEST = frozenset(CATALOG.words.modest_claims.split())
 _SHORT_WORD_CHARS = 3
-_PREFIXED_MIN = 2
+_COMMON_MIN = 3
 _CHARS_MAX = 4_000
 """Characters of a description that are compared: what a tool is for stands at its beginning."""
 
@@ -80,6 +80,7 @@ class Siblings:
         self._tools = tools
         self._names: Set[str] = frozenset()
         self._prefixes: Set[str] = frozenset()
+        self._boilerplate: Set[str] = frozenset()
         self._index: Mapping[object, Sequence[_Tool]] | None = None
 
     def imitated(self, before: Mapping[str, Any] | None, after: Mapping[str, Any], work: Work) -> Iterator[Indicator]:
@@ -104,7 +105,7 @@ class Siblings:
         """Yield the indicator of a definition that makes new claims, in a list that is read or was paid for."""
         if self._index is None:
             self._index = self._indexed(Work(UNLIMITED))
-        own = self._without_prefix(_read(after, _said(after, Work(UNLIMITED))))
+        own = self._without_common(_read(after, _said(after, Work(UNLIMITED))))
         if own.uses & (self._names - {own.name.lower()}):
             claims -= _COMPARING  # It is another one that is better.
         near = [
@@ -120,16 +121,19 @@ class Siblings:
         index: dict[object, list[_Tool]] = {}
         tools = sorted((_read(each, _said(each, work)) for each in self._tools), key=lambda tool: tool.name)
         self._names = {tool.name.lower() for tool in tools}
-        counted = Counter(chain(*(tool.nouns for tool in tools)))
-        # A word that half of the names have is the server's: it tells none of them from another.
-        self._prefixes = {noun for noun, count in counted.items() if count > _PREFIXED_MIN and 2 * count >= len(tools)}
-        for tool in map(self._without_prefix, tools):
+        # A word that half of the names or descriptions have is the server's: it tells none of them from another.
+        often_min = max(_COMMON_MIN, len(tools) / 2)
+        self._prefixes, self._boilerplate = (
+            {word for word, count in Counter(chain(*found)).items() if count >= often_min}
+            for found in ([tool.nouns for tool in tools], [tool.words for tool in tools])
+        )
+        for tool in map(self._without_common, tools):
             for key in (tool.parameters, *tool.nouns):
                 index.setdefault(key, []).append(tool)
         return index
 
-    def _without_prefix(self, tool: _Tool) -> _Tool:
-        return tool._replace(nouns=tool.nouns - self._prefixes)
+    def _without_common(self, tool: _Tool) -> _Tool:
+        return tool._replace(nouns=tool.nouns - self._prefixes, words=tool.words - self._boilerplate)
 
     @staticmethod
     def _near(own: _Tool, index: Mapping[object, Sequence[_Tool]], work: Work) -> Iterator[_Tool]:
