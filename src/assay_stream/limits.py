@@ -37,7 +37,7 @@ class Limits:
     work_units_max: int = 16_000_000
     # Units of work that one definition may cost, of those of its record: a hostile tool must not use up what its
     # neighbours in the list need.
-    definition_work_units_max: int = 2_000_000
+    definition_work_units_max: int = 4_000_000
     # Characters of the path of one change, or of one sign. Paths of real changes have under 200; names of a hostile
     # schema would make each path as long as the schema.
     path_chars_max: int = 1_024
