@@ -49,7 +49,12 @@ _SECRET_PATH = re.compile(
     r"|kube|\.pem",
     re.IGNORECASE,
 )
-_ROUTE = re.compile(r"/[\w-]++")
+_ROUTE = re.compile(
+    r"/(?!(?:bin|boot|dev|etc|home|lib|media|mnt|opt|private|proc|root|run|srv|sys|tmp|users|usr|var|volumes|workspace)\b)"
+    r"[\w-]++(?:/[\w*-]++)*+/?",
+    re.IGNORECASE,
+)
+"""A path of an API, such as ``/me/messages``: nothing in it is a folder that hosts have, or a file with an ending."""
 _FILE_NAME_CHARS = 40
 """Looked at behind a path that ends where a placeholder begins: a run of paths costs what it is long."""
 _PUBLIC_KEY = re.compile(r"<[\w-]{1,32}>\.pub(?![\w/])")
@@ -297,14 +302,18 @@ _parsed = lru_cache(_CACHED_CHUNKS_MAX)(_parse)
 def _path_symbol(path: str, *, following: str) -> str:
     # /token/{id}/holders and /history are addresses of an API, and no files; ~/.ssh/<name>.pub is for others to have;
     # and a bare .env, or **/.env, is the project's own.
-    is_public = path.rstrip(".").endswith(".pub") or _PUBLIC_KEY.match(following)
-    if following.startswith("{") or _ROUTE.fullmatch(path) or is_public:
+    is_route = _ROUTE.fullmatch(path) is not None
+    if following.startswith("{") or (is_route and path.count("/") == 1):
+        return "<route>"
+    if path.rstrip(".").endswith(".pub") or _PUBLIC_KEY.match(following):
         return "<path>"
     if path.removeprefix("/").startswith(".env"):
         return "<path>"
     if _STARTUP_PATH.search(path) is not None:
         return "<startup>"
-    return "<path>" if _SECRET_PATH.search(path) is None else "<secret>"
+    if _SECRET_PATH.search(path) is not None:
+        return "<secret>"
+    return "<route>" if is_route else "<path>"
 
 
 def _named(chunk: str, token: re.Match[str]) -> Iterator[_Item]:
