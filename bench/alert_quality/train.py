@@ -3,15 +3,15 @@
 python -m bench.alert_quality.train FOLDER ... [--write]
 
 FOLDER holds texts by others in the public format (README.md). Without --write nothing is written: every source of
-attacks is left out in turn, together with a share of the benign packages and of the languages, and scored by a model
-that did not see them. The levels follow from those scores: `_SHARES` says how many of the benign packages may have a
-tool at each.
+attacks is left out once, together with other sources and a share of the benign packages and of the languages, and
+scored by a model that did not see them. The levels follow from those scores: `_SHARES` says how many of the benign
+packages may have a tool at each.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
@@ -24,10 +24,11 @@ from assay_stream.detect.scorer import Weights, best_passage
 from bench.alert_quality.public import read_public
 from bench.alert_quality.training import ENGLISH, Bag, bags_of, fit, passages_of
 
+_FOLDS = 8
 _SCALE = 100
 _WEIGHT_MIN = 15
 """Smaller weights are dropped: together they move no score over a level."""
-_SHARES = {"medium": 0.05, "sign": 0.04, "high": 0.01, "alone": 0.003}
+_SHARES = {"medium": 0.04, "sign": 0.03, "high": 0.01, "alone": 0.0015}
 """Share of the benign packages that may reach each level of the model."""
 _DATA = Path(assay_stream.detect.__file__).parent / "data"
 
@@ -56,10 +57,11 @@ def main() -> None:
 
 
 def _folds(bags: Sequence[Bag]) -> list[np.ndarray]:
-    """Return the bags left out at a time: of n sources of attacks one, and every n-th benign package and language."""
-    sources = sorted({_left_out_with(bag) for bag in bags if bag.is_attack and bag.language in ENGLISH})
+    """Return the bags left out at a time: every n-th source of attacks, benign package and language."""
+    attacks = Counter(_left_out_with(bag) for bag in bags if bag.is_attack and bag.language in ENGLISH)
+    sources = sorted(attacks, key=lambda source: (-attacks[source], source))
     others = sorted({_left_out_with(bag) for bag in bags} - set(sources))
-    folds = [{source, *others[n :: len(sources)]} for n, source in enumerate(sources)]
+    folds = [{*sources[n::_FOLDS], *others[n::_FOLDS]} for n in range(_FOLDS)]
     return [np.array([_left_out_with(bag) in fold for bag in bags]) for fold in folds]
 
 

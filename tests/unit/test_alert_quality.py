@@ -19,8 +19,8 @@ RECALL_OF_SIGNS = 0.85
 FOUND = {"attacks": 145, "held_out": 24, "unseen": 18, "unseen_2": 18}
 """Attacks that reach high, by part of the corpus, as docs/alert-quality.md has them."""
 
-BENIGN_AT_HIGH = ["new-tool-28"]
-"""Its parameter is one that a text alone cannot tell from an attack's."""
+BENIGN_AT_HIGH: list[str] = []
+"""Benign cases at high, as docs/alert-quality.md has them."""
 
 BENIGN_PER_1000_MEDIUM = 30.0
 

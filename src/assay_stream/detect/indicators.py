@@ -299,7 +299,7 @@ def _supported(matches: Sequence[Match]) -> list[Match]:
 
     Long honest texts have one sign here and another one there by chance, so both have to stand in the same passage.
     A rule that is high alone is so on at most one of 540 public servers that no rule was made with, and the score on
-    five of 730 others; one that needs a second was on up to 17. Beside a score that is barely high a phrase is enough.
+    four of 2,919 others; one that needs a second was on up to 17. Beside a score that is barely high a phrase will do.
     Phrases in other languages count as they are: the score knows less of these, and of 673 honest texts in them 3 had
     one.
     """
@@ -407,7 +407,8 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
             # A touched word can shift where the best passage begins, so its words may be those of any old sentence, and
             # can lift a score that was just too low.
             work.spend(sum(map(len, alike)))
-            if (alike or match.is_faint) and len(set(match.key).difference(old_words, *alike)) <= _WORDS_ADDED_MAX:
+            is_lifted = alike or match.level <= _EVIDENCE_LEVEL
+            if is_lifted and len(set(match.key).difference(old_words, *alike)) <= _WORDS_ADDED_MAX:
                 continue
         elif match.key in alike or any(_is_same(key, match.key) for key in alike):
             continue
