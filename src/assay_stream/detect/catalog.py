@@ -112,6 +112,7 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     directing: str
     english: str
     english_common: str
+    folders: str
     destroying: str
     removing: str
     sending: str

@@ -389,11 +389,14 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
     owners: set[str | None] = set()
     sentences: set[str] = set()
     old_words: set[str] = set()
+    known: list[str] = []
     for text in old_texts:
         work.spend(_UNITS_PER_CHAR * len(text.value))
         words = Words(shown(text.value, work))
         sentences.update(words.sentence_keys())
         old_words.update(words.forms)
+        known.append(f" {' '.join(words.forms)} ")
+    old_chars = sum(map(len, known))
     for match in all_matches(old_texts, others, offered_by(others, old_texts), frozenset(), work):
         old.setdefault(_ends(match), set()).add(match.key)
         rules.add(match.rule)
@@ -405,11 +408,17 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
         work.spend(_UNITS_PER_MATCH + len(alike) * len(match.key))
         if match.rule == STEERING_SCORED:
             # A touched word can shift where the best passage begins, so its words may be those of any old sentence, and
-            # can lift a score that was just too low.
+            # can lift a score that was just too low. One word more in what stood there brings medium at most.
             work.spend(sum(map(len, alike)))
-            is_lifted = alike or match.level <= _EVIDENCE_LEVEL
-            if is_lifted and len(set(match.key).difference(old_words, *alike)) <= _WORDS_ADDED_MAX:
+            said = [word.removeprefix("-") for word in match.key]
+            added = {word for word in said if word not in old_words}
+            if (alike or match.is_faint) and len(added.difference(*alike)) <= _WORDS_ADDED_MAX:
                 continue
+            if len(added) == 1 and match.level <= _EVIDENCE_LEVEL:
+                work.spend(old_chars)
+                rest = " ".join(word for word in said if word not in added)
+                if any(f" {rest} " in text for text in known):
+                    continue
         elif match.key in alike or any(_is_same(key, match.key) for key in alike):
             continue
         if match.text not in read:

@@ -30,8 +30,8 @@ _RULE: Final = "language_introduced"
 
 _COMMON = [frozenset(words.split()) for words in CATALOG.languages.values()]
 _COMMON_IN_ANY = frozenset(chain.from_iterable(_COMMON))
-ENGLISH: Final = frozenset(CATALOG.words.english_common.split())
-_ENGLISH_AROUND = ENGLISH | frozenset(CATALOG.words.english.split())
+_ENGLISH = frozenset(CATALOG.words.english_common.split())
+_ENGLISH_AROUND = _ENGLISH | frozenset(CATALOG.words.english.split())
 _WORD = re.compile(r"(?<![\w/@.-])[^\W\d_]+(?![\w/@-])")
 _ACCENTED = re.compile(r"\b(?=[a-zß-öø-ɏạ-ỿ]{3})[a-z]*[ß-öø-ɏạ-ỿ][^\W\d_]*")
 _SENTENCE_END = re.compile(r"[.!?;:]\s|\n")
@@ -199,7 +199,7 @@ def _foreign_sentences(text: str, work: Work) -> list[tuple[int, int]]:
 def _is_foreign(sentence: str) -> bool:
     words: Sequence[str] = _WORD.findall(sentence)
     distinct = {word.lower() for word in words}
-    if len(words) < _WORDS_MIN or len(distinct & ENGLISH) > _ENGLISH_MAX:
+    if len(words) < _WORDS_MIN or len(distinct & _ENGLISH) > _ENGLISH_MAX:
         return False
     return len(set(_ACCENTED.findall(sentence))) >= _ACCENTED_MIN or any(
         len(hits := distinct & common) >= _COMMON_MIN and len(max(hits, key=len)) > _CODE_CHARS for common in _COMMON

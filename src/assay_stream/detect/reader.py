@@ -11,7 +11,6 @@ import msgspec
 
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES, DetectionRule
 from assay_stream.detect.decoders import hidden_views, lowered
-from assay_stream.detect.languages import ENGLISH
 from assay_stream.detect.match import (
     LEVEL_LOW,
     OWN_BUSINESS,
@@ -40,8 +39,7 @@ from assay_stream.work import Work
 
 _PATTERNS = [(rule, re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)) for rule in RULES if rule.pattern]
 _UNLESS = {rule.id: re.compile(rule.unless_followed_by, re.IGNORECASE) for rule in RULES if rule.unless_followed_by}
-_WORDS_AROUND, _ENGLISH_MIN = 6, 2
-"""A phrase of another language is English if so many of the words around it are."""
+_COMMON = frozenset(CATALOG.words.common.split())
 _MATCHES_MAX = 200
 _UNITS_PER_PATTERN = 10
 _CHARS_PER_UNIT = 2
@@ -298,9 +296,9 @@ class Reader:
             if numbers is not None:
                 places = Places(words, self._others, names, self._work)
                 for rule, span, number in book.search(words, places.spans, self._work, numbers):
-                    # Languages share words: "include credentials" is English wherever the words around it are.
-                    around = words.forms[max(0, span[0] - _WORDS_AROUND) : span[1] + _WORDS_AROUND]
-                    is_english = number < CATALOG.english_phrases or len(ENGLISH.intersection(around)) >= _ENGLISH_MIN
+                    said = words.forms[span[0] : span[1]]
+                    # Languages share words: "include credentials" is English.
+                    is_english = number < CATALOG.english_phrases or 2 * len(_COMMON.intersection(said)) >= len(said)
                     for match in self._once(rule, words, span, counted):
                         yield match._replace(needs_second=book is _notes() or is_english)
 

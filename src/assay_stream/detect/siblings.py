@@ -105,11 +105,11 @@ class Siblings:
         """Yield the indicator of a definition that makes new claims, in a list that is read or was paid for."""
         if self._index is None:
             self._index = self._indexed(Work(UNLIMITED))
-        own = self._without_common(_read(after, _said(after, Work(UNLIMITED))))
+        own = self._without_prefix(_read(after, _said(after, Work(UNLIMITED))))
         if own.uses & (self._names - {own.name.lower()}):
             claims -= _COMPARING  # It is another one that is better.
         near = [
-            (min(_level(own, other), _LEVEL_OF_CLAIMS[_weight(claims, own, other)]), other.name)
+            (min(_level(own, other, self._boilerplate), _LEVEL_OF_CLAIMS[_weight(claims, own, other)]), other.name)
             for other in self._near(own, self._index, work)
             if own.name.lower() not in other.uses  # It is the other one that says which is better.
         ]
@@ -123,17 +123,16 @@ class Siblings:
         self._names = {tool.name.lower() for tool in tools}
         # A word that half of the names or descriptions have is the server's: it tells none of them from another.
         often_min = max(_COMMON_MIN, len(tools) / 2)
-        self._prefixes, self._boilerplate = (
-            {word for word, count in Counter(chain(*found)).items() if count >= often_min}
-            for found in ([tool.nouns for tool in tools], [tool.words for tool in tools])
-        )
-        for tool in map(self._without_common, tools):
+        self._prefixes = _in_many([tool.nouns for tool in tools], often_min)
+        # Two of a description's tools may be an imitation and what it imitates.
+        self._boilerplate = _in_many([tool.words for tool in tools], often_min + 2)
+        for tool in map(self._without_prefix, tools):
             for key in (tool.parameters, *tool.nouns):
                 index.setdefault(key, []).append(tool)
         return index
 
-    def _without_common(self, tool: _Tool) -> _Tool:
-        return tool._replace(nouns=tool.nouns - self._prefixes, words=tool.words - self._boilerplate)
+    def _without_prefix(self, tool: _Tool) -> _Tool:
+        return tool._replace(nouns=tool.nouns - self._prefixes)
 
     @staticmethod
     def _near(own: _Tool, index: Mapping[object, Sequence[_Tool]], work: Work) -> Iterator[_Tool]:
@@ -199,7 +198,11 @@ def _stem(word: str) -> str:
     )
 
 
-def _level(own: _Tool, other: _Tool) -> int:
+def _in_many(found: Iterable[Set[str]], often_min: float) -> Set[str]:
+    return {word for word, count in Counter(chain.from_iterable(found)).items() if count >= often_min}
+
+
+def _level(own: _Tool, other: _Tool, boilerplate: Set[str]) -> int:
     """Return the level of an imitation: OCSF severity id, 0 if it is none."""
     common, params = own.parameters & other.parameters, own.parameters | other.parameters
     is_same_action = own.verbs == other.verbs or not other.verbs
@@ -216,6 +219,6 @@ def _level(own: _Tool, other: _Tool) -> int:
         return LEVELS[_RULE] if params else _LEVEL_OF_NAMES
     if not (other.nouns & other.words) <= (own.nouns | own.words):
         return 0
-    words = {word for word in other.words - _CLAIMS - other.nouns if len(word) > _SHORT_WORD_CHARS}
+    words = {word for word in other.words - _CLAIMS - other.nouns - boilerplate if len(word) > _SHORT_WORD_CHARS}
     is_told_alike = 100 * len(words & own.words) >= _COMMON_PERCENT_MIN * len(words)
     return LEVELS[_RULE] if has_same and params and len(words) >= _WORDS_MIN and is_told_alike else 0

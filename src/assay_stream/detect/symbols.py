@@ -49,12 +49,9 @@ _SECRET_PATH = re.compile(
     r"|kube|\.pem",
     re.IGNORECASE,
 )
-_ROUTE = re.compile(
-    r"/(?!(?:bin|boot|dev|etc|home|lib|media|mnt|opt|private|proc|root|run|srv|sys|tmp|users|usr|var|volumes|workspace)\b)"
-    r"[\w-]++(?:/[\w*-]++)*+/?",
-    re.IGNORECASE,
-)
-"""A path of an API, such as ``/me/messages``: nothing in it is a folder that hosts have, or a file with an ending."""
+_ROUTE = re.compile(r"/[\w-]++(?:/[\w*-]++)*+/?")
+_FOLDERS = frozenset(CATALOG.words.folders.split())
+"""A path without an ending and without any of these is an address of an API: ``/me/messages``."""
 _FILE_NAME_CHARS = 40
 """Looked at behind a path that ends where a placeholder begins: a run of paths costs what it is long."""
 _PUBLIC_KEY = re.compile(r"<[\w-]{1,32}>\.pub(?![\w/])")
@@ -302,9 +299,11 @@ _parsed = lru_cache(_CACHED_CHUNKS_MAX)(_parse)
 def _path_symbol(path: str, *, following: str) -> str:
     # /token/{id}/holders and /history are addresses of an API, and no files; ~/.ssh/<name>.pub is for others to have;
     # and a bare .env, or **/.env, is the project's own.
-    is_route = _ROUTE.fullmatch(path) is not None
-    if following.startswith("{") or (is_route and path.count("/") == 1):
+    is_route = _ROUTE.fullmatch(path) is not None and _FOLDERS.isdisjoint(path.lower().split("/"))
+    if is_route and (following.startswith("{") or path.count("/") == 1):
         return "<route>"
+    if following.startswith("{"):
+        return "<path>"
     if path.rstrip(".").endswith(".pub") or _PUBLIC_KEY.match(following):
         return "<path>"
     if path.removeprefix("/").startswith(".env"):

@@ -175,9 +175,9 @@ _NOT_COMPARED = frozenset((
     "not", "if", "then", "else", "contains", "minContains", "maxContains", "propertyNames", "patternProperties",
     "dependencies", "dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties",
     "additionalItems", "nullable", "discriminator", "id", "$id", "$anchor", "$dynamicAnchor", "$dynamicRef",
-    "$recursiveAnchor", "$recursiveRef", "$vocabulary", "x-mcp-header",
+    "$recursiveAnchor", "$recursiveRef", "$vocabulary", "extends", "disallow", "divisibleBy", "x-mcp-header",
 ))  # fmt: skip
-"""Keywords that mean something. Any other one that is not handled is an annotation (JSON Schema 2020-12, Core, 6.5)."""
+"""What constrains values. Any other keyword that is not handled is an annotation (JSON Schema 2020-12, Core, 6.5)."""
 _ANY_NAME = {"type": "string"}
 """What generators state of names: each of them is a string."""
 

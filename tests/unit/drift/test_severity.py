@@ -45,18 +45,23 @@ def test_profiles_by_name() -> None:
 
 @pytest.mark.parametrize(
     "after",
-    [_path(pattern=None), _path(enum=None), _path(type=None, enum=None), TOOL | {"inputSchema": {}}],
-    ids=range(4),
+    [
+        _path(pattern=None),
+        _path(enum=None),
+        _path(type=None, enum=None),
+        TOOL | {"inputSchema": {}},
+        TOOL | {"annotations": {"readOnlyHint": False, "destructiveHint": False}},
+    ],
+    ids=range(5),
 )
-def test_a_lost_choice_or_form_is_medium(after: dict[str, object]) -> None:
+def test_a_lost_choice_or_form_and_a_tool_that_now_changes_things_are_medium(after: dict[str, object]) -> None:
     assert assess(SOC, "tool_changed", compare_definitions(TOOL, after)) is Level.MEDIUM
 
 
-@pytest.mark.parametrize("hint", ["readOnlyHint", "destructiveHint", "openWorldHint"])
+@pytest.mark.parametrize("hint", ["destructiveHint", "openWorldHint"])
 def test_a_risk_that_is_denied_is_medium_and_one_that_is_admitted_low(hint: str) -> None:
-    """MCP 2025-06-18, ToolAnnotations: clients confirm less what only reads, destroys nothing or stays inside."""
-    risky = hint != "readOnlyHint"
-    admits, denies = (TOOL | {"annotations": {hint: value}} for value in (risky, not risky))
+    """MCP 2025-06-18, ToolAnnotations: clients confirm less what destroys nothing or stays inside."""
+    admits, denies = (TOOL | {"annotations": {hint: value}} for value in (True, False))
     assert assess(SOC, "tool_changed", compare_definitions(admits, denies)) is Level.MEDIUM
     assert assess(SOC, "tool_changed", compare_definitions(denies, admits)) is Level.LOW
 
