@@ -408,7 +408,7 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
         work.spend(_UNITS_PER_MATCH + len(alike) * len(match.key))
         if match.rule == STEERING_SCORED:
             # A touched word can shift where the best passage begins, so its words may be those of any old sentence, and
-            # can lift a score that was just too low. One word more in what stood there brings medium at most.
+            # can lift a score that was just too low. Nor is medium news where one word was put between old ones.
             work.spend(sum(map(len, alike)))
             said = [word.removeprefix("-") for word in match.key]
             added = {word for word in said if word not in old_words}

@@ -124,7 +124,7 @@ class Siblings:
         # A word that half of the names or descriptions have is the server's: it tells none of them from another.
         often_min = max(_COMMON_MIN, len(tools) / 2)
         self._prefixes = _in_many([tool.nouns for tool in tools], often_min)
-        # Two of a description's tools may be an imitation and what it imitates.
+        # An imitation and what it imitates say the same anyway: these two show nothing of the others.
         self._boilerplate = _in_many([tool.words for tool in tools], often_min + 2)
         for tool in map(self._without_prefix, tools):
             for key in (tool.parameters, *tool.nouns):
