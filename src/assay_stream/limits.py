@@ -36,8 +36,8 @@ class Limits:
     # A gateway that offers 2,000 new tools of 1 KB each stays within it.
     work_units_max: int = 16_000_000
     # Units of work that one definition may cost, of those of its record: a hostile tool must not use up what its
-    # neighbours in the list need. A real one, which describes a format in 38 KB of markup, takes 3.3 million.
-    definition_work_units_max: int = 4_000_000
+    # neighbours in the list need. One public tool, which describes a format in 38 KB of markup, takes 3.3 million.
+    definition_work_units_max: int = 2_000_000
     # Characters of the path of one change, or of one sign. Paths of real changes have under 200; names of a hostile
     # schema would make each path as long as the schema.
     path_chars_max: int = 1_024
