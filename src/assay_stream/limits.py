@@ -36,7 +36,7 @@ class Limits:
     # A gateway that offers 2,000 new tools of 1 KB each stays within it.
     work_units_max: int = 16_000_000
     # Units of work that one definition may cost, of those of its record: a hostile tool must not use up what its
-    # neighbours in the list need. One public tool, which describes a format in 38 KB of markup, takes 3.3 million.
+    # neighbours in the list need. One public tool takes 3.3 million, and is high for not being searched in full.
     definition_work_units_max: int = 2_000_000
     # Characters of the path of one change, or of one sign. Paths of real changes have under 200; names of a hostile
     # schema would make each path as long as the schema.

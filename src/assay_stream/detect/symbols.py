@@ -302,11 +302,8 @@ def _path_symbol(path: str, *, following: str) -> str:
     is_route = _ROUTE.fullmatch(path) is not None and _FOLDERS.isdisjoint(path.lower().split("/"))
     if is_route and (following.startswith("{") or path.count("/") == 1):
         return "<route>"
-    if following.startswith("{"):
-        return "<path>"
-    if path.rstrip(".").endswith(".pub") or _PUBLIC_KEY.match(following):
-        return "<path>"
-    if path.removeprefix("/").startswith(".env"):
+    is_public = path.rstrip(".").endswith(".pub") or _PUBLIC_KEY.match(following)
+    if following.startswith("{") or is_public or path.removeprefix("/").startswith(".env"):
         return "<path>"
     if _STARTUP_PATH.search(path) is not None:
         return "<startup>"
