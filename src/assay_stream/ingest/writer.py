@@ -30,8 +30,8 @@ from assay_stream.observe.observation import Observation
 _log = structlog.get_logger(__name__)
 
 _GENERATIONS = 8
-_OF_RECORDS = frozenset(("InvalidTimestampError", "InvalidRecordError", "CorruptRecordException"))
-"""Kafka errors about records, not about the client."""
+_OF_RECORDS = frozenset(("InvalidTimestampError", "InvalidRecordError", "CorruptRecordException", "KafkaTimeoutError"))
+"""Errors about records, not about the client. The last: there was no room behind others, which may be in Kafka."""
 
 
 class NotDelivered(Exception):  # noqa: N818 - an outcome

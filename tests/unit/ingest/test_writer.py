@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
-from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
+from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthorizationFailedError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
@@ -25,8 +26,8 @@ def marked(observation: Observation) -> tuple[bytes, Observation]:
 
 
 @asynccontextmanager
-async def writing(sent: Sent) -> AsyncIterator[EventWriter]:
-    writer = EventWriter(Settings(), AcceptedWindow(), producer=lambda: FakeProducer(sent))
+async def writing(sent: Sent, producer: type[FakeProducer] = FakeProducer) -> AsyncIterator[EventWriter]:
+    writer = EventWriter(Settings(), AcceptedWindow(), producer=lambda: producer(sent))
     async with running(writer):
         await until(lambda: writer.ready)
         yield writer
@@ -125,6 +126,26 @@ async def test_a_record_that_kafka_refuses_leaves_the_client_as_it_is() -> None:
             await asyncio.gather(*waits, return_exceptions=True)
         assert len(sent.of(Role.CALLS)) == 1
         assert sent.started == 1
+
+
+async def test_an_event_for_which_there_is_no_room_leaves_those_that_wait_to_the_client_that_has_them() -> None:
+    """They may be in Kafka already: another client would write them again."""
+
+    class FullProducer(FakeProducer):
+        async def send(self, topic: str, *, value: bytes, **rest: Any) -> Awaitable[Any]:
+            if b"call-2" in value:
+                raise KafkaTimeoutError
+            return await super().send(topic, value=value, **rest)
+
+    sent = Sent()
+    async with writing(sent, FullProducer) as writer:
+        [waits] = writer.write([marked(a_call(1))], lambda: None)
+        [finds_no_room] = writer.write([marked(a_call(2))], lambda: None)
+        with pytest.raises(NotDelivered):
+            await finds_no_room
+        sent.answers.set()
+        await waits
+        assert len(sent.of(Role.CALLS)) == sent.started == 1
 
 
 async def test_brokers_that_refuse_it_end_it_and_others_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
