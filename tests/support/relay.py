@@ -22,6 +22,8 @@ class Relay:
     def __init__(self, port: int) -> None:
         self.port = port
         self.target_port = 0
+        self.loses_answers = False
+        """Whether what is sent arrives, and nothing that comes back."""
         self._whole = asyncio.Event()
         self._cut_links: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -71,7 +73,7 @@ class Relay:
             there = await asyncio.open_connection("127.0.0.1", self.target_port)
             ways = [
                 asyncio.ensure_future(way)
-                for way in (self._pump(reader, there[1], task), self._pump(there[0], writer, task))
+                for way in (self._pump(reader, there[1], task), self._pump(there[0], writer, task, is_answer=True))
             ]
             try:
                 await asyncio.wait(ways, return_when="FIRST_COMPLETED")
@@ -86,11 +88,19 @@ class Relay:
             self._cut_links.discard(task)
             writer.close()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: asyncio.Task[None]) -> None:
+    async def _pump(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        link: asyncio.Task[None],
+        *,
+        is_answer: bool = False,
+    ) -> None:
         with contextlib.suppress(OSError):
             while chunk := await reader.read(_CHUNK_BYTES):
                 if not self._whole.is_set():
                     self._cut_links.add(link)
                     await asyncio.Event().wait()
-                writer.write(chunk)
-                await writer.drain()
+                if not (is_answer and self.loses_answers):
+                    writer.write(chunk)
+                    await writer.drain()
