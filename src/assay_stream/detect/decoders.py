@@ -82,6 +82,12 @@ _HEX = re.compile(
 _BITS = re.compile(r"(?:\b[01]{8}[ ,]?){6,4000}+")
 _CODES = re.compile(r"(?:\b\d{2,3}[ ,]{1,2}){10,4000}+(?:\d{2,3}\b)?")
 _ESCAPES = re.compile(r"\\u\{?([0-9a-fA-F]{4,6})\}?|\\x([0-9a-fA-F]{2})|[uU]\+([0-9a-fA-F]{4,5})[ ,]?")
+# Without its semicolon, a name is rather a parameter's: "?id=39&current=true" has no currency sign in it. These are
+# hardly any parameter's. More digits than these are no character, and Python refuses to read them.
+_ENTITY = re.compile(
+    r"&(?:#(?:[0-9]{1,4000}+|[xX][0-9A-Fa-f]{1,4000}+);?|[A-Za-z][A-Za-z0-9]{1,31};"
+    r"|(?i:lt|gt|amp|quot)|nbsp|shy|middot|ord[fm]|[A-Za-z](?:acute|grave|circ|uml|tilde))"
+)
 _PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2}[^\s%]{0,3}){4}")
 _SPACED = re.compile(r"(?<!\w)\w(?:[ .\-_*·|]\w){5,2000}+(?!\w)")
 _SPACED_WORD = re.compile(r"(?<!\w)\w(?:[ .\-_*·|]\w){1,64}+(?!\w)")
@@ -239,7 +245,7 @@ def _bytes_of(bits: str) -> bytes:
 def _respelt(text: str, gates: Collection[str], work: Work) -> Iterator[View]:
     if "&" in text:
         work.spend(_UNITS_PER_RESPELT_CHAR * len(text))
-        plain = html.unescape(text)
+        plain = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
         if plain != text:
             yield View("html_entities", plain, False)
     if "%" in text and _PERCENT.search(text):

@@ -89,6 +89,28 @@ def in_tags(said: str) -> str:
     return "Shown " + "".join(chr(0xE0000 + ord(char)) for char in said)
 
 
+def test_a_parameter_of_an_address_is_no_entity() -> None:
+    assert hidden_views("See https://rates-desk.net/l?id=39&current=true&notify=1.") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("&ltb&GT a&#0000000000098 c", "<b> ab c"),
+        ("call&nbspit&middotfirst", "call\xa0it·first"),
+        ("c&aacutell &ordfter", "cáll ªter"),
+    ],
+)
+def test_an_entity_may_lack_its_semicolon(text: str, said: str) -> None:
+    assert [view.text for view in hidden_views(text)] == [said]
+
+
+@pytest.mark.parametrize("entity", ["&#" + "1" * 5_000, "&#x" + "1" * 5_000, "&#" + "0" * 5_000 + "98;"])
+def test_more_digits_than_any_character_has_are_read(entity: str) -> None:
+    """Python refuses to read an integer of more than 4,300 digits, which is no reason to stop."""
+    assert all(isinstance(view.text, str) for view in hidden_views(f"The rate {entity}."))
+
+
 def in_entities(said: str) -> str:
     return "".join(f"&#{ord(char)};" for char in said)
 
