@@ -102,6 +102,7 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     common: str
     scripts_read_well: str
     tool_verbs: str
+    joining: str
     value_verbs: str
     negators: str
     negation_ends: str

@@ -65,6 +65,7 @@ _CLOSING = frozenset("`'\"”’>」(")
 _PROTOCOL = frozenset((CATALOG.words.mcp_keys + CATALOG.words.json_schema_keys).split())
 """Names that MCP and JSON Schema define: `_meta.progressToken` is not a tool."""
 _VERBS = frozenset(CATALOG.words.tool_verbs.split())
+_JOINING = frozenset(CATALOG.words.joining.split())
 _VALUES = frozenset(["id", "ids", "key", "keys", "token", "password", "secret", "url", "urls", "uri", "path", "name"])
 """Last words of names that hardly any tool has, unless it begins with what is done with such a value."""
 _VALUE_VERBS = frozenset(CATALOG.words.value_verbs.split())
@@ -77,6 +78,7 @@ _END: Final = "<end>"
 _ENDS = frozenset(".!?;:")
 _CAPITALS_CHARS_MIN = 4
 _CALLED_CHARS_MIN = 4
+_HYPHENS_MIN = 2
 _ENDING = "…"
 """Distinguishes the end of a name from a beginning: no name has it."""
 _CACHED_CHUNKS_MAX = 8_192
@@ -328,8 +330,12 @@ def _named(chunk: str, token: re.Match[str]) -> Iterator[_Item]:
         and name not in _NO_FUNCTIONS
     )
     is_cased = "_" in name.strip("_") or _CAMEL_CASE.fullmatch(name) is not None
-    is_name = (is_cased or (is_quoted and ("-" in name or "." in name))) and name.partition(".")[0] not in _PROTOCOL
-    is_name = is_name and not is_constant and not (_NUMBERED.search(name) and _is_noun_first(name_words(name)))
+    # Three parts behind a verb, as in "use extract-web-data", are a tool's name rather than a compound.
+    words = name_words(name)
+    is_hyphenated = name.count("-") >= _HYPHENS_MIN and not _is_noun_first(words) and _JOINING.isdisjoint(words)
+    is_marked = is_cased or is_hyphenated or (is_quoted and ("-" in name or "." in name))
+    is_name = is_marked and name.partition(".")[0] not in _PROTOCOL
+    is_name = is_name and not is_constant and not (_NUMBERED.search(name) and _is_noun_first(words))
     if following == "=" and not is_quoted:
         yield "<param>"
         return
@@ -339,13 +345,13 @@ def _named(chunk: str, token: re.Match[str]) -> Iterator[_Item]:
         yield Name(name, key, (*families_of(name), _ENDING + key), ("<other>" if is_other else "<named>",))
         return
     # In "a paid-call" nothing is called: the later words of a compound are words of their own.
-    words = tuple(
+    parts = tuple(
         ("-" if name[part.start() - 1 : part.start()] == "-" else "") + part[0].lower()[:WORD_CHARS_MAX]
         for part in _NAME_PART.finditer(name)
     )
     if is_quoted:
-        yield Name(name, name_key(name), (), ("<quoted>", *words))
+        yield Name(name, name_key(name), (), ("<quoted>", *parts))
     else:
-        yield from words
+        yield from parts
         if len(name) >= _CAPITALS_CHARS_MIN and name.isupper() and "_" not in name:
             yield "<capitals>"
