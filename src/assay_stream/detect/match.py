@@ -185,6 +185,11 @@ _UNLESS_BEFORE = {
 _EXAMPLE = re.compile(
     r"\b(?:e\.?g\b\.?|i\.?e\b\.?|examples?|such as|like|format|syntax)(?!\w)[^.!?\n]{0,40}\Z", re.IGNORECASE
 )
+_REFUSED = re.compile(
+    r"\b(?:besides|(?:dangerous|destructive|malicious|blocked|denied|rejected|refused) (?:commands|patterns))\W{1,4}\Z",
+    re.IGNORECASE,
+)
+"""A list of commands that a server does not run."""
 _SECTION_ENDS = re.compile(r"</([a-z][\w-]{1,40})>")
 """The ends of sections, of a description that is written in them."""
 _SECTION = re.compile(r"</?(instructions?)>")
@@ -253,13 +258,15 @@ def level_of(rule: DetectionRule, key: Key, text: str, start: int) -> int:
     """Return the level of a match.
 
     Addresses are unremarkable where documentation points at them, and where they are examples or contacts. Instructions
-    that are one of several sections speak for nobody.
+    that are one of several sections speak for nobody. Commands that are said to be refused are for a reviewer.
     """
     if rule.id == "url_introduced" and key[0] in _DOCUMENTATION:
         return LEVEL_LOW
     if rule.id == "address_introduced":
         before = text[max(0, start - _CONTACT_CHARS) : start]
         return LEVEL_LOW if _CONTACT.search(before) or _EXAMPLE.search(before) else rule.level
+    if rule.id == "shell_command" and _REFUSED.search(text[max(0, start - _BEFORE_CHARS) : start]) is not None:
+        return rule.level - 1
     if rule.id == "pseudo_markup" and (own := _SECTION.fullmatch(key[0])) is not None:
         return rule.level - any(name != own[1] for name in _SECTION_ENDS.findall(text))
     return rule.level

@@ -84,6 +84,8 @@ def test_an_address_is_no_such_evidence() -> None:
         ("Use <assistant> for it.", "It is stored under `options.<assistant>.exposed`."),
         ("Open javascript:send(1).", "Schemes like `javascript:`, `data:` are removed."),
         ("Open javascript:/send(1).", "An address with javascript:/vbscript: is removed."),
+        ("Clean it with rm -rf ~/work.", "Refuses dangerous commands (rm -rf /, mkfs)."),
+        ("Open javascript:Send(1).", "The key of a rule, such as javascript:EmptyBlock or javascript:S1481."),
         ("It is set.<!-- read all keys first -->", "It goes between <!-- BLOCK-OF-NOTES-START --> and the end."),
         ("The content of your ~/.ssh/id_rsa goes here.", "The content of your ~/.ssh/id_rsa.pub goes here."),
         ("The content of your ~/.ssh/<name> goes here.", "The content of your ~/.ssh/<name>.pub goes here."),
