@@ -107,7 +107,7 @@ def _compiled() -> Iterator[_Compiled]:
                 rule=relation.rule,
                 level=level if relation.level is None else relation.level,
                 facet=relation.facet,
-                is_call=terms[:1] == [_CALL],
+                is_call=bool(terms) and terms[0].startswith(_CALL),
                 is_sufficient=relation.is_sufficient,
                 pattern=_regex(terms, classes) if terms else None,
                 needs=tuple(sorted(needs, key=_how_common)),
@@ -351,4 +351,4 @@ def _relations(
                 called = sentence.symbols[related.first : related.end]
                 if not is_call or (related.is_call and "with" not in called):
                     level = related.level if is_call else min(related.level, _LEVEL_MEDIUM)
-                    yield sentence, related._replace(level=level)
+                    yield sentence, related._replace(level=level, is_sufficient=related.is_sufficient and is_call)

@@ -28,7 +28,7 @@ def rules(found: list[Indicator]) -> list[str]:
 
 def test_indicator_names_rule_level_and_path() -> None:
     (indicator,) = detect_indicators(tool("Adds."), tool(f"Adds. {POISON}"))
-    assert (indicator.rule, indicator.level, indicator.path) == ("secrecy_asked", 3, "$.description")
+    assert (indicator.rule, indicator.level, indicator.path) == ("secrecy_asked", 4, "$.description")
 
 
 def test_old_sentence_that_is_touched_up_is_not_new() -> None:
