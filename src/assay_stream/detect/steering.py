@@ -28,7 +28,7 @@ from assay_stream.work import Work
 
 _CLASS = re.compile(r"\$(\w+)(\{\d+,\d+\})?")
 _GAP = re.compile(r"~(\d+)(?:!(\w+))?")
-_CALL = "$call"
+_CALLS = frozenset(["$call", "$call_now"])
 _EDGES = {"^^": "(?<=^ )", "$$": "$"}
 """Where a sentence begins and ends."""
 _CAPITALS = "<capitals>"
@@ -107,7 +107,7 @@ def _compiled() -> Iterator[_Compiled]:
                 rule=relation.rule,
                 level=level if relation.level is None else relation.level,
                 facet=relation.facet,
-                is_call=bool(terms) and terms[0].startswith(_CALL),
+                is_call=not _CALLS.isdisjoint(terms[:1]),
                 is_sufficient=relation.is_sufficient,
                 pattern=_regex(terms, classes) if terms else None,
                 needs=tuple(sorted(needs, key=_how_common)),
